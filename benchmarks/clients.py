@@ -45,8 +45,7 @@ def commands(names: Sequence[str]) -> dict[str, Command]:
     for name in names:
         if name not in CLIENTS:
             known = ", ".join(CLIENTS)
-            message = f"there is no client {name!r}; there are {known}"
-            raise UnknownClient(message)
+            raise UnknownClient(f"there is no client {name!r}; there are {known}")
     return {name: _command(name) for name in names}
 
 

@@ -77,8 +77,7 @@ def measure_codec(*, quick: bool, program: str = CODEC) -> list[Timing]:
                 timeout=_TIMEOUT,
             )
         except subprocess.TimeoutExpired as error:
-            message = f"pyperf was not done within {_TIMEOUT:.0f} s"
-            raise CodecProgramFailed(message) from error
+            raise CodecProgramFailed(f"pyperf was not done within {_TIMEOUT:.0f} s") from error
         if done.returncode:
             raise CodecProgramFailed((done.stderr or done.stdout)[-1000:])
         return timings(results.read_text())

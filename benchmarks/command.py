@@ -265,8 +265,7 @@ class _Results:
 def _be_writable(file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        message = f"{file} cannot be written"
-        raise PermissionError(message)
+        raise PermissionError(f"{file} cannot be written")
 
 
 def _write(flags: Flags, origin: Mapping[str, Any], results: _Results) -> None:

@@ -60,6 +60,5 @@ def _seconds(statement: str, bytecode: str) -> float:
             timeout=_TIMEOUT,
         )
     except subprocess.SubprocessError as error:
-        message = f"{statement}: {error}"
-        raise ImportFailed(message) from error
+        raise ImportFailed(f"{statement}: {error}") from error
     return float(said.stdout)

@@ -190,8 +190,7 @@ def _run(words: Sequence[str]) -> dict[str, Any]:
             timeout=_TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        message = f"{words[0]} was not done within {_TIMEOUT:.0f} s"
-        raise MemoryProgramFailed(message) from None
+        raise MemoryProgramFailed(f"{words[0]} was not done within {_TIMEOUT:.0f} s") from None
     if done.returncode:
         raise MemoryProgramFailed(done.stderr[-1000:])
     figures: dict[str, Any] = json.loads(done.stdout)

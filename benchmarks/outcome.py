@@ -53,22 +53,18 @@ def parse(output: str) -> Outcome | Unsupported:
     lines = output.split("\n")
     lines = [line for line in lines if line.strip()]
     if len(lines) != 1:
-        message = f"one line of JSON was expected, not {len(lines)}: {output[-200:]!r}"
-        raise BadOutput(message)
+        raise BadOutput(f"one line of JSON was expected, not {len(lines)}: {output[-200:]!r}")
     try:
         fields: Any = json.loads(lines[0])
     except ValueError:
-        message = f"this is no JSON: {lines[0][:200]!r}"
-        raise BadOutput(message) from None
+        raise BadOutput(f"this is no JSON: {lines[0][:200]!r}") from None
     if not isinstance(fields, dict):
-        message = f"this is no object: {lines[0][:200]!r}"
-        raise BadOutput(message)
+        raise BadOutput(f"this is no object: {lines[0][:200]!r}")
     if "unsupported" in fields:
         return Unsupported(str(fields["unsupported"]))
     messages, seconds = _number(fields, "messages"), _number(fields, "seconds")
     if messages < 1 or seconds <= 0:
-        message = f"nothing was measured: {lines[0][:200]!r}"
-        raise BadOutput(message)
+        raise BadOutput(f"nothing was measured: {lines[0][:200]!r}")
     return Outcome(
         version=str(fields.get("version", "")),
         messages=int(messages),
@@ -87,9 +83,7 @@ def parse(output: str) -> Outcome | Unsupported:
 def _number(fields: dict[str, Any], key: str) -> float:
     value = fields.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        message = f"{key} is {value!r}, not a number"
-        raise BadOutput(message)
+        raise BadOutput(f"{key} is {value!r}, not a number")
     if value < 0:
-        message = f"{key} is negative: {value!r}"
-        raise BadOutput(message)
+        raise BadOutput(f"{key} is negative: {value!r}")
     return float(value)

@@ -269,7 +269,6 @@ async def _said(reading: asyncio.subprocess.Process) -> dict[str, Any]:
     """
     line = b"" if reading.stdout is None else await reading.stdout.readline()
     if not line:
-        message = "the readers have ended"
-        raise OSError(message)
+        raise OSError("the readers have ended")
     said: dict[str, Any] = json.loads(line)
     return said

@@ -86,5 +86,4 @@ def fill(filler: Command, case: Case, address: str, stream: str) -> None:
     filled = run_program(command, (), 0, _FILL_TIMEOUT)
     if not isinstance(filled, Measured) or filled.outcome.errors:
         reason = "messages were lost" if isinstance(filled, Measured) else filled.reason
-        message = f"the stream could not be filled: {reason}"
-        raise FillFailed(message)
+        raise FillFailed(f"the stream could not be filled: {reason}")

@@ -122,8 +122,7 @@ class _OneCase:
         timeout = _TIMEOUT + self.case.duration
         done = run_program(words, self.server.pids, self.case.server_messages, timeout)
         if isinstance(done, Failed) and not are_running(self.server.pids):
-            message = f"the server ended in {self.case.title}: {done.reason}"
-            raise ServerEnded(message)
+            raise ServerEnded(f"the server ended in {self.case.title}: {done.reason}")
         return done
 
     def _tell(self, when: str, client: str, run: Run) -> None:

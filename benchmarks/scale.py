@@ -57,8 +57,7 @@ def measure_scale(tell: Callable[[str], None], *, quick: bool) -> Iterator[dict[
         ScaleFailed: Python is too old for the simulation, or a size could not be simulated.
     """
     if sys.version_info < _NEEDED:
-        text = "the simulation needs Python 3.12 or later: `nox -s scale` finds one"
-        raise ScaleFailed(text)
+        raise ScaleFailed("the simulation needs Python 3.12 or later: `nox -s scale` finds one")
     for size in QUICK if quick else SIZES:
         tell(f"scale: {size}")
         words = [word for name, count in asdict(size).items() for word in (f"--{name}", str(count))]
@@ -92,8 +91,7 @@ def _run(program: str, *words: str) -> dict[str, Any]:
             timeout=_TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        message = f"{' '.join(words)} was not done within {_TIMEOUT:.0f} s"
-        raise ScaleFailed(message) from None
+        raise ScaleFailed(f"{' '.join(words)} was not done within {_TIMEOUT:.0f} s") from None
     if done.returncode:
         raise ScaleFailed(done.stderr[-1000:])
     figures: dict[str, Any] = json.loads(done.stdout)

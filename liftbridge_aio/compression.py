@@ -216,13 +216,11 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
 def _whole(value: bytes, max_bytes: int, decompressor: _Decompressor) -> bytes:
     """Return a value if it is all that there is."""
     if len(value) > max_bytes:
-        text = f"it decompresses to more than max_decompressed_bytes ({max_bytes})"
-        raise MalformedData(text)
+        raise MalformedData(f"it decompresses to more than max_decompressed_bytes ({max_bytes})")
     if not decompressor.eof:
         raise MalformedData("the compressed data is cut off")
     if decompressor.unused_data:
-        text = f"{len(decompressor.unused_data)} bytes follow the compressed data"
-        raise MalformedData(text)
+        raise MalformedData(f"{len(decompressor.unused_data)} bytes follow the compressed data")
     return value
 
 
@@ -243,8 +241,9 @@ def _zstd() -> ModuleType:
         else:
             from backports import zstd  # noqa: PLC0415 - an extra
     except ImportError as error:
-        text = "Zstandard needs Python 3.14, or: pip install 'liftbridge-aio[zstd]'"
-        raise ImportError(text) from error
+        raise ImportError(
+            "Zstandard needs Python 3.14, or: pip install 'liftbridge-aio[zstd]'"
+        ) from error
     return zstd
 
 

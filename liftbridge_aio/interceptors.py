@@ -104,10 +104,12 @@ def checked_interceptors(interceptors: Sequence[Interceptor]) -> tuple[Intercept
     for interceptor in interceptors:
         if isinstance(interceptor, type):
             name = interceptor.__name__
-            text = f"an interceptor is an instance, not the class {name}: make one, {name}()"
-            raise WrongType(text)
+            raise WrongType(
+                f"an interceptor is an instance, not the class {name}: make one, {name}()"
+            )
         for name in _METHODS:
             if not inspect.iscoroutinefunction(getattr(interceptor, name, None)):
-                text = f"an interceptor has an async method {name}, but {interceptor!r} has none"
-                raise WrongType(text)
+                raise WrongType(
+                    f"an interceptor has an async method {name}, but {interceptor!r} has none"
+                )
     return tuple(interceptors)

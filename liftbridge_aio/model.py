@@ -64,8 +64,9 @@ def ns_from_datetime(moment: datetime) -> int:
         InvalidRequest: `moment` has no time zone, so the instant is not known.
     """
     if moment.tzinfo is None or moment.utcoffset() is None:
-        text = f"{moment!r} has no time zone; use an aware datetime, for example with tzinfo=UTC"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"{moment!r} has no time zone; use an aware datetime, for example with tzinfo=UTC"
+        )
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
@@ -387,8 +388,7 @@ class StartAt:
         """
         check_type(delta, timedelta, "ago() takes a timedelta")
         if delta < timedelta(0):
-            text = f"ago() takes a time span into the past, not {delta!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"ago() takes a time span into the past, not {delta!r}")
         return cls(StartPosition.TIMESTAMP, delta=delta)
 
 
@@ -454,11 +454,11 @@ def _checked_offset(offset: int) -> int:
 def _instant(moment: datetime | int) -> int:
     timestamp = ns_from_datetime(moment) if isinstance(moment, datetime) else moment
     if isinstance(timestamp, bool) or not isinstance(timestamp, int):
-        text = f"a time is an aware datetime or Unix nanoseconds, not {moment!r}"
-        raise WrongType(text)
+        raise WrongType(f"a time is an aware datetime or Unix nanoseconds, not {moment!r}")
     if not 0 <= timestamp <= INT64_MAX:
-        text = f"a log holds times from 1970 to 2262, as Unix nanoseconds, not {moment!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"a log holds times from 1970 to 2262, as Unix nanoseconds, not {moment!r}"
+        )
     return timestamp
 
 

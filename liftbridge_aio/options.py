@@ -52,8 +52,7 @@ def seconds(duration: Duration, name: str = "duration") -> float:
         raise _wrong_type(name, "a number of seconds or a timedelta", duration)
     value = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
     if math.isnan(value) or value < 0:
-        text = f"{name} is a number of seconds from 0 up, not {duration!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{name} is a number of seconds from 0 up, not {duration!r}")
     return value
 
 
@@ -78,8 +77,7 @@ def _wrong_type(name: str, wanted: str, value: object) -> WrongType:
 def _positive(options: object, *names: str) -> None:
     for name in names:
         if seconds(getattr(options, name), name) == 0:
-            text = f"{name} must be longer than 0 seconds"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{name} must be longer than 0 seconds")
 
 
 def _in_range(options: object, low: int, high: int, *names: str, or_none: bool = False) -> None:
@@ -213,8 +211,7 @@ class ClientOptions:
                 values[field.name] = _from_text(field.name, text)
             except (KeyError, ValueError):
                 wanted = "0 or 1" if field.name == "data_lane" else "a number"
-                message = f"{variable} must be {wanted}, not {text!r}"
-                raise InvalidRequest(message) from None
+                raise InvalidRequest(f"{variable} must be {wanted}, not {text!r}") from None
         return cls(**values)
 
 
@@ -302,8 +299,9 @@ class StreamOptions:
         # durations overflow to negative ones, and a negative cleaner_interval crashes it.
         if length > _LONGEST or (length == 0 and not zero) or 0 < length < 0.001:
             least = "0, or at least a millisecond" if zero else "at least a millisecond"
-            text = f"{name} must be {least}, and at most {_LONGEST:.0f} seconds, not {value!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"{name} must be {least}, and at most {_LONGEST:.0f} seconds, not {value!r}"
+            )
 
 
 OWN_STREAM: Final = StreamOptions(

@@ -41,8 +41,7 @@ def choose_partition(
             chosen.close()  # else Python would warn that it was never awaited
         check_integer(chosen, "what a partitioner returns")
         if not 0 <= chosen < count:
-            text = f"the partitioner chose partition {chosen} of {count}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"the partitioner chose partition {chosen} of {count}")
     partition: int = chosen
     return partition
 

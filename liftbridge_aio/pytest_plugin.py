@@ -435,8 +435,9 @@ class _LoopOfThread:
         self._ready.result().call_soon_threadsafe(self._closing.set)
         self._thread.join(_CLOSING_SECONDS)
         if self._thread.is_alive():
-            text = f"the loop of the sync test did not end within {_CLOSING_SECONDS:g} s"
-            raise RuntimeError(text)
+            raise RuntimeError(
+                f"the loop of the sync test did not end within {_CLOSING_SECONDS:g} s"
+            )
 
 
 _Loop = _LoopOfTest | _LoopOfThread

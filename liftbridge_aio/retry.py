@@ -37,8 +37,7 @@ class Backoff:
             ("factor", self.factor >= 1, "at least 1"),
         ):
             if not holds:
-                text = f"{name} must be {rule}, not {getattr(self, name)}"
-                raise InvalidRequest(text)
+                raise InvalidRequest(f"{name} must be {rule}, not {getattr(self, name)}")
 
     def delay(self, attempt: int, fraction: float) -> float:
         """Return the seconds to wait before attempt `attempt + 1`.
@@ -99,5 +98,6 @@ class Retry:
         check_integer(self.attempts, "attempts")
         check_type(self.backoff, Backoff, "backoff is a Backoff")
         if self.attempts < 1:
-            text = f"attempts includes the first one, so it must be at least 1, not {self.attempts}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"attempts includes the first one, so it must be at least 1, not {self.attempts}"
+            )

@@ -86,14 +86,12 @@ class JsonSerializer:
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        message = f"{text} is beyond what a float can hold"
-        raise ValueError(message)
+        raise ValueError(f"{text} is beyond what a float can hold")
     return number
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    text = f"JSON has no {name}"
-    raise ValueError(text)
+    raise ValueError(f"JSON has no {name}")
 
 
 class PydanticSerializer(Generic[T]):
@@ -113,8 +111,9 @@ class PydanticSerializer(Generic[T]):
         try:
             from pydantic import TypeAdapter  # noqa: PLC0415 - an extra
         except ImportError as error:
-            text = "PydanticSerializer needs pydantic 2: pip install 'liftbridge-aio[pydantic]'"
-            raise ImportError(text) from error
+            raise ImportError(
+                "PydanticSerializer needs pydantic 2: pip install 'liftbridge-aio[pydantic]'"
+            ) from error
         self._kind = kind
         self._adapter = TypeAdapter(kind)
 
@@ -163,12 +162,12 @@ class MsgspecSerializer(Generic[T]):
         try:
             import msgspec  # noqa: PLC0415 - an extra
         except ImportError as error:
-            text = "MsgspecSerializer needs msgspec: pip install 'liftbridge-aio[msgspec]'"
-            raise ImportError(text) from error
+            raise ImportError(
+                "MsgspecSerializer needs msgspec: pip install 'liftbridge-aio[msgspec]'"
+            ) from error
         formats: dict[str, Any] = {"json": msgspec.json, "msgpack": msgspec.msgpack}
         if encoding not in formats:
-            text = f"msgspec writes 'json' and 'msgpack' here, not {encoding!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"msgspec writes 'json' and 'msgpack' here, not {encoding!r}")
         self._kind = kind
         self._encoding = encoding
         self._encode: Callable[[T], bytes] = formats[encoding].Encoder().encode
@@ -219,8 +218,9 @@ def _check_finite(value: Any) -> None:
         found = waiting.pop()
         if isinstance(found, float | Decimal):
             if not math.isfinite(found):
-                text = f"JSON has no {found}, and neither do messages: use None, or a text"
-                raise ValueError(text)
+                raise ValueError(
+                    f"JSON has no {found}, and neither do messages: use None, or a text"
+                )
         elif isinstance(found, Mapping):
             waiting += (*found, *found.values())
         elif isinstance(found, list | tuple | set | frozenset):

@@ -306,22 +306,20 @@ def hooks_of(hook: Hook | Sequence[Hook]) -> tuple[Hook, ...]:
 
 def _check_hook(hook: object) -> None:
     if isinstance(hook, type):
-        text = f"a hook is an instance, not the class {hook.__name__}: make one, {hook.__name__}()"
-        raise WrongType(text)
+        raise WrongType(
+            f"a hook is an instance, not the class {hook.__name__}: make one, {hook.__name__}()"
+        )
     methods = {name: getattr(hook, name) for name in _EVENTS if hasattr(hook, name)}
     if not methods:
-        text = f"a hook is an instance of a subclass of Hook, not {hook!r}"
-        raise WrongType(text)
+        raise WrongType(f"a hook is an instance of a subclass of Hook, not {hook!r}")
     for name, method in methods.items():
         if not callable(method):
-            text = f"the {name} of the hook {hook!r} is a method, not {method!r}"
-            raise WrongType(text)
+            raise WrongType(f"the {name} of the hook {hook!r} is a method, not {method!r}")
         if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-            text = (
+            raise WrongType(
                 f"the {name} of the hook {hook!r} is async def, but hooks are called and not"
                 " awaited: make it a plain method, which may start a task"
             )
-            raise WrongType(text)
 
 
 def listens(hook: Hook, event: str) -> bool:

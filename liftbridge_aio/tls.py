@@ -65,8 +65,7 @@ class TLS:
         if self.context is not None:
             _check_context(self.context)
             if any(getattr(self, name) is not None for name in (*_PATHS, "key_password")):
-                text = "give either a context or files: ca, cert, key, key_password"
-                raise InvalidRequest(text)
+                raise InvalidRequest("give either a context or files: ca, cert, key, key_password")
 
     @classmethod
     def from_env(
@@ -91,16 +90,14 @@ class TLS:
         environ = os.environ if environ is None else environ
         switch = environ.get(_PREFIX, "").strip().lower()
         if switch and switch not in _SWITCH:
-            text = f"{_PREFIX} must be 0 or 1"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{_PREFIX} must be 0 or 1")
         names = (*_PATHS, "key_password", "server_name")
         values: dict[str, Any] = {
             name: environ[tls_variable(name)] for name in names if tls_variable(name) in environ
         }
         empty = [tls_variable(name) for name, value in values.items() if not value]
         if empty:  # it was meant to switch TLS on, which must not be ignored silently
-            text = f"{empty[0]} is empty; unset it, or set a value"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{empty[0]} is empty; unset it, or set a value")
         wanted = secure or bool(values.keys() - {"key_password"})
         if not (_SWITCH[switch] if switch else wanted):
             return None
@@ -171,14 +168,14 @@ def check_string(value: object, name: str) -> None:
         InvalidRequest: it contains a lone surrogate.
     """
     if value is not None and not isinstance(value, str):
-        text = f"{name} must be a string, not {type(value).__name__}"
-        raise WrongType(text)
+        raise WrongType(f"{name} must be a string, not {type(value).__name__}")
     if value is not None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            text = f"{name} cannot be encoded as UTF-8: it contains a lone surrogate"
-            raise InvalidRequest(text) from None
+            raise InvalidRequest(
+                f"{name} cannot be encoded as UTF-8: it contains a lone surrogate"
+            ) from None
 
 
 def _can_be_shown(name: str) -> bool:
@@ -196,26 +193,21 @@ def check_path(value: object, name: str) -> None:
     if value is None:
         return
     if not isinstance(value, str | os.PathLike):
-        text = f"{name} is the path of a PEM file, not {type(value).__name__}"
-        raise WrongType(text)
+        raise WrongType(f"{name} is the path of a PEM file, not {type(value).__name__}")
     path = os.fspath(value)
     if not isinstance(path, str):
-        text = f"{name} is the path of a PEM file, not one in bytes"
-        raise WrongType(text)
+        raise WrongType(f"{name} is the path of a PEM file, not one in bytes")
     if not path or "-----BEGIN" in path:
-        text = f"{name} is the path of a PEM file, not its content"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{name} is the path of a PEM file, not its content")
     if "\0" in path:
-        text = f"{name} has a NUL in it, which no path has"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{name} has a NUL in it, which no path has")
 
 
 def _check_context(context: object) -> None:
     import ssl  # noqa: PLC0415 - who has a context has imported it; others need it when they connect
 
     if not isinstance(context, ssl.SSLContext):
-        text = f"context is an ssl.SSLContext, not {type(context).__name__}"
-        raise WrongType(text)
+        raise WrongType(f"context is an ssl.SSLContext, not {type(context).__name__}")
     if context.protocol is ssl.PROTOCOL_TLS_SERVER:
         raise InvalidRequest("context is for servers; use ssl.create_default_context()")
     oldest = context.minimum_version

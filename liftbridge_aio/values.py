@@ -95,18 +95,18 @@ class ValueCodec(Generic[T]):
             MessageTooLarge: readers would refuse to decompress it.
         """
         if headers is not None and ENCODING_HEADER in headers:
-            text = f"the header {ENCODING_HEADER!r} says how a value is compressed; leave it out"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"the header {ENCODING_HEADER!r} says how a value is compressed; leave it out"
+            )
         data = self._serialize(value)
         compression = self._compression
         if compression is None or len(data) < compression.min_bytes:
             return data, headers
         if len(data) > self._max_decompressed_bytes:
-            text = (
+            raise MessageTooLarge(
                 f"a value of {len(data)} bytes exceeds max_decompressed_bytes"
                 f" ({self._max_decompressed_bytes}): readers would refuse it"
             )
-            raise MessageTooLarge(text)
         compressed = compression.compress(data)
         if len(compressed) >= len(data):
             return data, headers
@@ -119,11 +119,11 @@ class ValueCodec(Generic[T]):
         except LiftbridgeError:
             raise
         except CALLBACK_ERRORS as error:
-            text = f"{self._serializer!r} cannot write this {type(value).__name__}: {_short(error)}"
-            raise InvalidRequest(text) from error
+            raise InvalidRequest(
+                f"{self._serializer!r} cannot write this {type(value).__name__}: {_short(error)}"
+            ) from error
         if type(data) is not bytes:
-            text = f"{self._serializer!r} must write bytes, not {type(data).__name__}"
-            raise WrongType(text)
+            raise WrongType(f"{self._serializer!r} must write bytes, not {type(data).__name__}")
         return data
 
     def decode(self, message: Message) -> T:
@@ -148,8 +148,7 @@ class ValueCodec(Generic[T]):
             return message.value
         decompress = self._decompressors.get(encoding)
         if decompress is None:
-            text = f"unknown encoding {encoding[:_MOST_TEXT]!r}"
-            raise MalformedData(text)
+            raise MalformedData(f"unknown encoding {encoding[:_MOST_TEXT]!r}")
         return decompress(message.value, self._max_decompressed_bytes)
 
 

@@ -68,8 +68,7 @@ class GoProgram:
         try:
             build(self.package, self.folder / self.name, GO_MODULE)
         except ServerUnavailable as reason:
-            message = f"{self.name}: {reason}"
-            raise EnvironmentUnavailable(message) from reason
+            raise EnvironmentUnavailable(f"{self.name}: {reason}") from reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +138,11 @@ class PythonEnvironment:
             )
         except subprocess.CalledProcessError as error:
             said = (error.stderr or error.stdout)[-1000:]
-            message = f"{self.name} cannot be installed:\n{said}"
-            raise EnvironmentUnavailable(message) from error
+            raise EnvironmentUnavailable(f"{self.name} cannot be installed:\n{said}") from error
         except subprocess.TimeoutExpired as error:
-            message = f"{self.name} was not installed within {TIMEOUT:.0f} s"
-            raise EnvironmentUnavailable(message) from error
+            raise EnvironmentUnavailable(
+                f"{self.name} was not installed within {TIMEOUT:.0f} s"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +244,9 @@ def prepare(peer: str) -> list[str]:
     if peer == "ours":
         return [sys.executable, "-m", f"{__package__}.ours"]
     if peer not in PEERS:
-        message = f"there is no client {peer!r}; there are {', '.join(PEERS)} and ours"
-        raise EnvironmentUnavailable(message)
+        raise EnvironmentUnavailable(
+            f"there is no client {peer!r}; there are {', '.join(PEERS)} and ours"
+        )
     program = PEERS[peer]
     program.prepare()
     return program.command

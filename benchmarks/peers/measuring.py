@@ -171,8 +171,7 @@ def main(
     line: dict[str, Any] = {"client": client}
     try:
         if settings.command not in commands:
-            message = f"{client} cannot {settings.command}"
-            raise Unsupported(message)
+            raise Unsupported(f"{client} cannot {settings.command}")
         line["version"] = (
             importlib.metadata.version(distribution) if distribution else platform.python_version()
         )

@@ -76,8 +76,7 @@ async def apaced(rate: int, messages: int) -> AsyncIterator[int]:
 def _due(began: int, number: int, rate: int) -> int:
     due = began + number * 1_000_000_000 // rate
     if time.monotonic_ns() - due > TOO_LATE * 1e9:
-        message = f"too slow for {rate:,} msg/s: {TOO_LATE:g} s late at message {number:,}"
-        raise Unsupported(message)
+        raise Unsupported(f"too slow for {rate:,} msg/s: {TOO_LATE:g} s late at message {number:,}")
     return due
 
 

@@ -90,8 +90,9 @@ class SparkBenchmarks:
     def _bench(self) -> Iterator[Bench]:
         flags, choice = self._flags, self._flags.choice
         if unknown := set(flags.clients) - set(PEERS):
-            message = f"there is nothing {min(unknown)!r} beside Spark; there is {', '.join(PEERS)}"
-            raise UnknownClient(message)
+            raise UnknownClient(
+                f"there is nothing {min(unknown)!r} beside Spark; there is {', '.join(PEERS)}"
+            )
         with_kafka = KAFKA in flags.clients
         with ExitStack() as stack:
             jars = connector() if with_kafka else ()

@@ -69,8 +69,7 @@ class Bench:
                 try:
                     sample = run()
                 except SparkFailed as error:
-                    message = f"{title}: {name}: {error}"
-                    raise ContenderFailed(message) from error
+                    raise ContenderFailed(f"{title}: {name}: {error}") from error
                 when = f"round {number} of {self.rounds}" if number else "warm-up"
                 self.tell(f"{title}: {when}, {name}: {sample.rows_per_second:,.0f} rows/s")
                 if number:
@@ -144,8 +143,7 @@ class Bench:
         """
         stored = count_messages(self.server.addresses, stream, partitions)
         if stored != rows:
-            message = f"{stream} holds {stored:,} rows, not {rows:,}"
-            raise ContenderFailed(message)
+            raise ContenderFailed(f"{stream} holds {stored:,} rows, not {rows:,}")
 
     def new_topic(self, kafka: RunningKafka, partitions: int = 1) -> str:
         """Make a topic in Kafka."""

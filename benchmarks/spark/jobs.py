@@ -139,5 +139,4 @@ def _made_up(spark: SparkSession, words: Words) -> DataFrame:
 
 def _expect(rows: int, seen: int) -> None:
     if rows != seen:
-        text = f"{seen:,} rows came, not {rows:,}"
-        raise WrongCount(text)
+        raise WrongCount(f"{seen:,} rows came, not {rows:,}")

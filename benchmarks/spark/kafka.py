@@ -149,8 +149,7 @@ def _wait(process: ServerProcess, port: int) -> None:
             if probe.connect_ex((_HOST, port)) == 0:
                 return
         if not process.running or time.monotonic() > deadline:
-            message = f"Kafka was not ready: {process.log[-_LONGEST:]}"
-            raise KafkaUnavailable(message)
+            raise KafkaUnavailable(f"Kafka was not ready: {process.log[-_LONGEST:]}")
         time.sleep(0.2)
 
 
@@ -200,9 +199,7 @@ def _run(words: Sequence[str]) -> None:
             timeout=_TIMEOUT,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        message = f"Kafka cannot be had: {error}"
-        raise KafkaUnavailable(message) from error
+        raise KafkaUnavailable(f"Kafka cannot be had: {error}") from error
     if done.returncode:
         said = (done.stdout + done.stderr).strip()
-        message = f"Kafka cannot be had: {said[:_LONGEST]}"
-        raise KafkaUnavailable(message)
+        raise KafkaUnavailable(f"Kafka cannot be had: {said[:_LONGEST]}")

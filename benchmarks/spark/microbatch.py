@@ -134,8 +134,7 @@ class _Queries:
         figures, used = self._bench.figures(job, server)
         batches = figures["batches"]
         if sum(batch["rows"] for batch in batches) != self._rows:
-            message = f"{name}: batches of {[batch['rows'] for batch in batches]} rows"
-            raise ContenderFailed(message)
+            raise ContenderFailed(f"{name}: batches of {[batch['rows'] for batch in batches]} rows")
         if target:
             acks = len(batches) if name == EXACTLY_ONCE else 0
             self._bench.expect(target, 1, self._rows + acks)

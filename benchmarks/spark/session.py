@@ -60,8 +60,7 @@ class SparkSessionProcess:
         try:
             line = self._answers.get(timeout=timeout)
         except queue.Empty:
-            message = f"Spark was not done within {timeout:.0f} s"
-            raise SparkFailed(message) from None
+            raise SparkFailed(f"Spark was not done within {timeout:.0f} s") from None
         if not line:
             raise SparkFailed(self._ended())
         figures: dict[str, Any] = json.loads(line)

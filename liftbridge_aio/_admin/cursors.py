@@ -156,8 +156,11 @@ class Cursors:
                 partition=partition,
             )
         if reply.offset < 0 and not all_visible:
-            text = f"{CURSORS_STREAM}/{home} has uncommitted positions, and this may be one of them"
-            raise CursorsUnavailable(text, stream=stream, partition=partition)
+            raise CursorsUnavailable(
+                f"{CURSORS_STREAM}/{home} has uncommitted positions, and this may be one of them",
+                stream=stream,
+                partition=partition,
+            )
         return reply.offset if reply.offset >= 0 else None
 
     async def locate(
@@ -242,8 +245,9 @@ class Cursors:
             ) as left:
                 yield left
         except StreamNotFound as error:
-            text = "the server has no __cursors stream"
-            raise CursorsUnavailable(text, stream=stream, partition=partition) from error
+            raise CursorsUnavailable(
+                "the server has no __cursors stream", stream=stream, partition=partition
+            ) from error
 
     async def _home(self, cursor_id: str, stream: str, partition: int, timeout: float) -> int:
         info = await self._network.metadata.stream(CURSORS_STREAM, timeout)

@@ -203,8 +203,9 @@ class StreamAdministration:
             delay = self._network.router.delay(attempt)
             wait = wait_before_try(delay, deadline - loop.time())
             if wait is None:
-                text = f"the servers did not know the stream within {timeout:g} s"
-                raise RequestTimeout(text, stream=stream) from denial
+                raise RequestTimeout(
+                    f"the servers did not know the stream within {timeout:g} s", stream=stream
+                ) from denial
             await asyncio.sleep(wait)
 
     async def resume(self, name: str, partitions: Sequence[int] | None, timeout: float) -> None:
@@ -266,8 +267,9 @@ class StreamAdministration:
             raise CallFailure(Code.NOT_FOUND, "no broker knows the stream")
         if snapshot.partition(stream, partition) is None:
             raise PartitionNotFound("no such partition", stream=stream, partition=partition)
-        text = "the leader of the partition is not known"
-        raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        raise CallFailure(
+            Code.UNAVAILABLE, "the leader of the partition is not known", Reach.NOT_SENT
+        )
 
     async def wait_for_leader(self, timeout: float) -> None:
         """Wait until the cluster can change streams.
@@ -298,8 +300,9 @@ async def _subscribe_and_leave(network: Network, address: str, stream: str, part
     async with connection.open(SUBSCRIBE) as call:
         await call.send([bytes(request)], end=True)
         if await call.receive() is None:
-            text = "the server ended the subscription at once"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.UNKNOWN)
+            raise CallFailure(
+                Code.UNAVAILABLE, "the server ended the subscription at once", Reach.UNKNOWN
+            )
 
 
 @contextmanager
@@ -335,8 +338,9 @@ def _check_creation(
         check_whole_number(replication_factor, "replication_factor (or -1)", 1, INT32_MAX)
     if partitions > 1 and subject.endswith(".>"):
         # Partition n listens on "<subject>.<n>", for which NATS closes the server's connection.
-        text = f"a subject that ends in '>' allows one partition only, not {partitions}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"a subject that ends in '>' allows one partition only, not {partitions}"
+        )
 
 
 def _chosen(stream: str, partitions: object) -> list[int]:
@@ -346,8 +350,7 @@ def _chosen(stream: str, partitions: object) -> list[int]:
     with about(stream):
         chosen = partition_numbers(partitions)
         if not chosen:
-            text = "an empty list of partitions would mean all; leave it out for all"
-            raise InvalidRequest(text)
+            raise InvalidRequest("an empty list of partitions would mean all; leave it out for all")
     return chosen
 
 

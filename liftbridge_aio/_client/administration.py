@@ -190,8 +190,9 @@ class ClientAdministration(ClientBase):
         if streams is not None:
             streams = names(streams, "a stream name")
             if not streams:
-                text = "an empty list of streams would mean all; leave it out for all"
-                raise InvalidRequest(text)
+                raise InvalidRequest(
+                    "an empty list of streams would mean all; leave it out for all"
+                )
             added = (name for name in wanted if name != ANY_STREAM)
             streams = list(dict.fromkeys([*streams, *added]))
         return await self._living.network.metadata.fetch(

@@ -196,8 +196,10 @@ def _intercepted(
             raise PublishTimeout(text, stream=stream) from error
         if not isinstance(future, asyncio.Future):
             names = ", ".join(type(each).__name__ for each in interceptors)
-            text = f"an interceptor must return the future of the ack, not {future!r} ({names})"
-            raise WrongType(text, stream=stream)
+            raise WrongType(
+                f"an interceptor must return the future of the ack, not {future!r} ({names})",
+                stream=stream,
+            )
         return future
 
     return submit, lambda *_: None

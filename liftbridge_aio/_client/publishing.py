@@ -127,8 +127,10 @@ class ClientPublishing(ClientBase):
         except asyncio.CancelledError as error:
             if is_requested():
                 raise
-            text = "the future of its ack was cancelled by something else, such as an interceptor"
-            raise PublishOutcomeUnknown(text, stream=stream) from error
+            raise PublishOutcomeUnknown(
+                "the future of its ack was cancelled by something else, such as an interceptor",
+                stream=stream,
+            ) from error
 
     @overload
     async def publish_async(
@@ -351,8 +353,7 @@ class ClientPublishing(ClientBase):
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):
                 raise
-            text = f"not every publish was settled within {limit:g} s"
-            raise RequestTimeout(text) from None
+            raise RequestTimeout(f"not every publish was settled within {limit:g} s") from None
 
     @overload
     async def publish_to_subject(

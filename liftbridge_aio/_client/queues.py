@@ -158,8 +158,7 @@ class ClientQueues(ClientReading):
             if retry_streams is not None:
                 move_from = retry_streams.tiers[0]
                 if order is not Order.NONE or not (group or durable):
-                    text = "retry_streams need a group or a durable, and Order.NONE"
-                    raise InvalidRequest(text)
+                    raise InvalidRequest("retry_streams need a group or a durable, and Order.NONE")
         plan = QueuePlan(
             stream=stream,
             group=id_,
@@ -212,8 +211,7 @@ def _nats_servers(
         try:
             import liftbridge_aio.nats.library  # noqa: F401, PLC0415 - only where it is used
         except ImportError as error:
-            text = "nats= needs nats-py: pip install nats-py"
-            raise UsageError(text) from error
+            raise UsageError("nats= needs nats-py: pip install nats-py") from error
     return servers
 
 
@@ -226,11 +224,9 @@ def _ids(
             continue
         check_text(value, name)
         if not value or ":" in value:
-            text = f"{name} must not be empty, and have no ':', but is {value!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{name} must not be empty, and have no ':', but is {value!r}")
     if (durable is None) != (client_id is None) or (group and durable):
-        text = "a queue has a group, or durable and client_id, or none of them"
-        raise InvalidRequest(text)
+        raise InvalidRequest("a queue has a group, or durable and client_id, or none of them")
     if ephemeral and group is None:
         raise InvalidRequest("an ephemeral queue has a group; without one it is ephemeral anyway")
     if group is not None:

@@ -174,8 +174,9 @@ class ClientReading(ClientBase):
             kind_of_partitions(partition)
         several = not isinstance(partition, int)
         if isinstance(start, Mapping) and not (several and start):
-            text = "a mapping of starts needs several partitions, and must not be empty"
-            raise InvalidRequest(text, stream=stream)
+            raise InvalidRequest(
+                "a mapping of starts needs several partitions, and must not be empty", stream=stream
+            )
         first = next(iter(start)) if isinstance(start, Mapping) else 0
         plan = ReadingPlan(
             stream=stream,
@@ -307,8 +308,7 @@ class ClientReading(ClientBase):
         check_type(stop, StopAt, "stop is a StopAt, such as StopAt.latest()")
         if isinstance(partition, int):
             if isinstance(start, Mapping):
-                text = "a mapping of starts needs several partitions"
-                raise InvalidRequest(text, stream=stream)
+                raise InvalidRequest("a mapping of starts needs several partitions", stream=stream)
             return self.subscribe(
                 stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
             )

@@ -51,8 +51,7 @@ class Servers:
             values: dict[str, Any] = dict(self.tls_values)
             return replace(otherwise or TLS(), **values)
         if otherwise is not None:
-            text = f"{_PLAIN}:// is without TLS, but TLS is set; write {_SECURE}://"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{_PLAIN}:// is without TLS, but TLS is set; write {_SECURE}://")
         return None
 
 
@@ -76,8 +75,7 @@ def parse_servers(texts: Sequence[str]) -> Servers:
     if not urls:
         return Servers(tuple(_address(text) for text in texts))
     if len(texts) > 1:
-        text = f"give one URL with all servers in it, for example {_EXAMPLE}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"give one URL with all servers in it, for example {_EXAMPLE}")
     return _parse_url(urls[0].strip())
 
 
@@ -85,24 +83,24 @@ def _parse_url(url: str) -> Servers:
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in {_PLAIN, _SECURE}:
         given = f", not {scheme}://" if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme) else ""
-        text = f"a URL of servers begins with {_PLAIN}:// or {_SECURE}://{given}: write {_EXAMPLE}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"a URL of servers begins with {_PLAIN}:// or {_SECURE}://{given}: write {_EXAMPLE}"
+        )
     if "#" in rest:
-        text = f"a URL of servers has no fragment; write %23 for a #, as in {_EXAMPLE}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"a URL of servers has no fragment; write %23 for a #, as in {_EXAMPLE}"
+        )
     hosts, _, query = rest.partition("?")
     hosts = hosts.removesuffix("/")
     if "@" in hosts:
         _refuse_secret("names and passwords")
     if "/" in hosts:
-        text = f"a URL of servers has no path; write {_EXAMPLE}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"a URL of servers has no path; write {_EXAMPLE}")
     # The zone of an IPv6 address follows %25 in a URL (RFC 6874).
     parts = (part.replace("%25", "%") for part in hosts.split(",") if part.strip())
     addresses = tuple(map(_address, parts))
     if not addresses:
-        text = f"the URL names no server; write {_EXAMPLE}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"the URL names no server; write {_EXAMPLE}")
     secure = scheme.lower() == _SECURE
     return Servers(addresses, secure, _parameters(query, secure=secure))
 
@@ -114,16 +112,15 @@ def _parameters(query: str, *, secure: bool) -> tuple[tuple[str, str], ...]:
         if "password" in name.lower() or "token" in name.lower() or "secret" in name.lower():
             _refuse_secret("passwords")
         if name not in _PARAMETERS:
-            text = f"a URL of servers takes {', '.join(_PARAMETERS)}; not {name!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"a URL of servers takes {', '.join(_PARAMETERS)}; not {name!r}")
         if name in seen or not value:
             how = "twice" if name in seen else "without a value"
-            text = f"the URL of servers names {name} {how}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"the URL of servers names {name} {how}")
         seen[name] = value
     if seen and not secure:
-        text = f"{_PLAIN}:// is without TLS and takes no parameters; write {_SECURE}://"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"{_PLAIN}:// is without TLS and takes no parameters; write {_SECURE}://"
+        )
     return tuple(seen.items())
 
 
@@ -131,11 +128,10 @@ def _pair(part: str) -> tuple[str, str]:
     # Not by parse_qs, which turns the + of a path into a space.
     name, equals, value = part.partition("=")
     if not equals or ";" in part:
-        text = (
+        raise InvalidRequest(
             "the parameters of the URL are not name=value, with & between, and %3B for a"
             f" semicolon: write {_EXAMPLE}"
         )
-        raise InvalidRequest(text)
     try:
         name, value = unquote(name, errors="strict"), unquote(value, errors="strict")
     except UnicodeDecodeError:
@@ -146,11 +142,10 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def _refuse_secret(what: str) -> None:
-    text = (
+    raise InvalidRequest(
         f"{what} do not belong in a URL, which ends up in logs: give the password of a key as "
         "TLS(key_password=…) or in the variable LIFTBRIDGE_TLS_KEY_PASSWORD"
     )
-    raise InvalidRequest(text)
 
 
 def _address(text: str) -> str:

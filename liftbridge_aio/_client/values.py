@@ -180,7 +180,6 @@ def _check_methods(value: object, name: str, example: str, *methods: str) -> Non
         own = (getattr_static(value, method, None) for method in methods)
         found = [one if isinstance(one, staticmethod | classmethod) else None for one in own]
     if not all(map(callable, found)):
-        text = (
+        raise WrongType(
             f"{name} needs the methods {' and '.join(methods)}, as {example} has; {value!r} has not"
         )
-        raise WrongType(text)

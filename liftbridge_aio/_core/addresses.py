@@ -47,20 +47,21 @@ def parse_address(address: str, default_port: int = 9292) -> tuple[str, int]:
     """
     text = address.strip()
     if "@" in text:  # the part before it may be a secret
-        message = f"an address contains an @; write host:port only, as in 127.0.0.1:{default_port}"
-        raise InvalidRequest(message)
+        raise InvalidRequest(
+            f"an address contains an @; write host:port only, as in 127.0.0.1:{default_port}"
+        )
     match = _ADDRESS.fullmatch(text)
     if match is None or (match["host"] is not None and not is_host_name(match["host"])):
         raise InvalidRequest(_problem(address, default_port))
     bare = match["bare_ipv6"]
     if bare is not None and _ends_like_a_port(bare):
         host, _, end = bare.rpartition(":")
-        message = f"{address!r} may or may not have a port: write [{host}]:{end} or [{bare}]"
-        raise InvalidRequest(message)
+        raise InvalidRequest(
+            f"{address!r} may or may not have a port: write [{host}]:{end} or [{bare}]"
+        )
     port = int(match["port"] or default_port)
     if not 1 <= port <= 65_535:
-        message = f"the port of {address!r} must be from 1 to 65535"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"the port of {address!r} must be from 1 to 65535")
     return match["ipv6"] or bare or match["host"], port
 
 

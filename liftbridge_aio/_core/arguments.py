@@ -41,8 +41,7 @@ def check_whole_number(value: Any, name: str, low: int, high: int) -> None:
     """
     check_integer(value, name)
     if not low <= value <= high:
-        text = f"{name} must be from {low} to {high}, not {value}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{name} must be from {low} to {high}, not {value}")
 
 
 def check_integer(value: object, name: str) -> None:
@@ -52,8 +51,7 @@ def check_integer(value: object, name: str) -> None:
         WrongType: it is not; True and False are not, either.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        text = f"{name} must be a whole number, not {value!r}"
-        raise WrongType(text)
+        raise WrongType(f"{name} must be a whole number, not {value!r}")
 
 
 def check_number(value: object, name: str) -> None:
@@ -63,8 +61,7 @@ def check_number(value: object, name: str) -> None:
         WrongType: it is not; True and False are not, either.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        text = f"{name} must be a number, not {value!r}"
-        raise WrongType(text)
+        raise WrongType(f"{name} must be a number, not {value!r}")
 
 
 def check_type(value: object, kind: type | tuple[type, ...], text: str) -> None:
@@ -74,8 +71,7 @@ def check_type(value: object, kind: type | tuple[type, ...], text: str) -> None:
         WrongType: with `text` and the value.
     """
     if not isinstance(value, kind):
-        message = f"{text}, not {value!r}"
-        raise WrongType(message)
+        raise WrongType(f"{text}, not {value!r}")
 
 
 def several(values: object, text: str) -> list[Any]:
@@ -86,8 +82,7 @@ def several(values: object, text: str) -> list[Any]:
             list of its elements: text, bytes or a mapping.
     """
     if isinstance(values, _NOT_SEVERAL) or not isinstance(values, Iterable):
-        message = f"{text}, not {values!r}"
-        raise WrongType(message)
+        raise WrongType(f"{text}, not {values!r}")
     return list(values)
 
 
@@ -148,8 +143,7 @@ def check_callable(value: object, name: str) -> None:
         WrongType: it is not callable.
     """
     if not callable(value):
-        text = f"{name} must be callable, not {value!r}"
-        raise WrongType(text)
+        raise WrongType(f"{name} must be callable, not {value!r}")
 
 
 def check_bytes(value: object, name: str) -> None:
@@ -159,8 +153,7 @@ def check_bytes(value: object, name: str) -> None:
         WrongType: it is something else.
     """
     if not isinstance(value, bytes):
-        text = f"{name} must be bytes, not {type(value).__name__}; encode it first"
-        raise WrongType(text)
+        raise WrongType(f"{name} must be bytes, not {type(value).__name__}; encode it first")
 
 
 def check_text(value: object, name: str) -> None:
@@ -171,14 +164,14 @@ def check_text(value: object, name: str) -> None:
         InvalidRequest: it contains a lone surrogate.
     """
     if not isinstance(value, str):
-        text = f"{name} must be a string, not {value!r}"
-        raise WrongType(text)
+        raise WrongType(f"{name} must be a string, not {value!r}")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            text = f"{name} cannot be encoded as UTF-8: {error.reason} in {value!r}"
-            raise InvalidRequest(text) from None
+            raise InvalidRequest(
+                f"{name} cannot be encoded as UTF-8: {error.reason} in {value!r}"
+            ) from None
 
 
 def check_optional_text(value: Any, name: str) -> None:

@@ -48,11 +48,10 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        text = (
+        raise UsageError(
             f"{what} requires asyncio, and no asyncio event loop runs here (not on trio):"
             " start the program with asyncio.run(), or with anyio.run() and its backend 'asyncio'"
-        )
-        raise UsageError(text) from None
+        ) from None
 
 
 def begun_later(work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:

@@ -44,8 +44,7 @@ class FileLock:
         except OSError as error:
             self.release()
             if isinstance(error, BlockingIOError | PermissionError):
-                text = f"{path} is locked"
-                raise FileLocked(text) from error
+                raise FileLocked(f"{path} is locked") from error
             raise
 
     def release(self) -> None:

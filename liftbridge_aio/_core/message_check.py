@@ -56,8 +56,9 @@ def check_message(message: OutgoingMessage, policy: AckPolicy) -> None:
         if expected_offset is not None:
             check_whole_number(expected_offset, "an expected offset", 0, INT64_MAX)
             if policy is AckPolicy.NONE:
-                text = "an expected offset requires an ack: use another ack policy than NONE"
-                raise InvalidRequest(text)
+                raise InvalidRequest(
+                    "an expected offset requires an ack: use another ack policy than NONE"
+                )
 
 
 def check_content(value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None) -> None:
@@ -73,18 +74,19 @@ def check_content(value: bytes, key: bytes | None, headers: Mapping[str, bytes] 
         return
     check_type(headers, (Mapping,), "headers map names to bytes")
     if len(headers) > MAX_HEADERS:
-        text = f"a message may have at most {MAX_HEADERS} headers, not {len(headers)}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"a message may have at most {MAX_HEADERS} headers, not {len(headers)}"
+        )
     for name, content in headers.items():
         check_text(name, "the name of a header")
         check_header_name(name)
         check_bytes(content, f"the header {name!r}")
         if name in RESERVED_HEADERS:
-            text = f"the server overwrites the header {name!r}; use another name"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"the server overwrites the header {name!r}; use another name")
         if name in TRANSACTION_HEADERS:
-            text = f"the header {name!r} is that of transactions, which only producers write"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"the header {name!r} is that of transactions, which only producers write"
+            )
 
 
 def checked_policy(policy: AckPolicy) -> AckPolicy:
@@ -99,8 +101,7 @@ def checked_policy(policy: AckPolicy) -> AckPolicy:
     if not isinstance(number, bool):
         with suppress(ValueError):
             return AckPolicy(policy)
-    text = f"an ack policy must be an AckPolicy, not {policy!r}"
-    raise WrongType(text)
+    raise WrongType(f"an ack policy must be an AckPolicy, not {policy!r}")
 
 
 def check_header_name(name: str) -> None:
@@ -110,8 +111,7 @@ def check_header_name(name: str) -> None:
         InvalidRequest: it is so long that it would crash a server.
     """
     if len(name.encode()) > MAX_HEADER_NAME_BYTES:
-        text = f"the name of a header may have at most {MAX_HEADER_NAME_BYTES} bytes"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"the name of a header may have at most {MAX_HEADER_NAME_BYTES} bytes")
 
 
 def check_size(
@@ -123,8 +123,9 @@ def check_size(
         MessageTooLarge: it exceeds `limit` bytes, including what the server adds.
     """
     if size + SERVER_OVERHEAD_BYTES > limit:
-        text = (
+        raise MessageTooLarge(
             f"a message of {size} bytes, with {SERVER_OVERHEAD_BYTES} for what the server adds,"
-            f" exceeds max_message_bytes ({limit})"
+            f" exceeds max_message_bytes ({limit})",
+            stream=stream,
+            partition=partition,
         )
-        raise MessageTooLarge(text, stream=stream, partition=partition)

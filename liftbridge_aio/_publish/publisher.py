@@ -125,8 +125,7 @@ class Publisher:
             StreamNotFound: the partition depends on a stream that no broker knows.
         """
         if self._closed:
-            text = "the client is closed"
-            raise ClientClosed(text)
+            raise ClientClosed("the client is closed")
         self._thread = get_ident()  # whoever runs the loop of the client may have moved it
         now = self._time()
         policy = checked_policy(message.ack_policy)
@@ -151,8 +150,11 @@ class Publisher:
             terms = PublishTerms(policy, ack_timeout, settle_timeout, message.quiet)
         if correlation_id in self._table.unsettled:
             self._window.leave(size)
-            text = f"a message with correlation id {correlation_id!r} is in flight"
-            raise DuplicateCorrelationId(text, stream=route.stream, partition=route.partition)
+            raise DuplicateCorrelationId(
+                f"a message with correlation id {correlation_id!r} is in flight",
+                stream=route.stream,
+                partition=route.partition,
+            )
         expected_offset = message.expected_offset
         pending = PendingPublish.of(
             self._loop, route, terms, correlation_id, frame, send_by, expected_offset
@@ -312,8 +314,10 @@ class Publisher:
                 _, limit, _ = self._timeouts(message)
                 count = len((await self._network.metadata.stream(stream, limit)).partitions)
             except RequestTimeout as error:
-                text = f"the number of partitions was not received in time: {error.message}"
-                raise PublishTimeout(text, stream=stream) from error
+                raise PublishTimeout(
+                    f"the number of partitions was not received in time: {error.message}",
+                    stream=stream,
+                ) from error
             finally:
                 self._arriving.remove(arrival)
                 arrival.set_result(None)
@@ -324,12 +328,18 @@ class Publisher:
             async with asyncio.timeout_at(by):
                 await self._window.enter(size)
         except TimeoutError:
-            text = f"no room in the window ({self._window.messages} messages in flight)"
-            raise PublishTimeout(text, stream=route.stream, partition=route.partition) from None
+            raise PublishTimeout(
+                f"no room in the window ({self._window.messages} messages in flight)",
+                stream=route.stream,
+                partition=route.partition,
+            ) from None
         if self._closed:
             self._window.leave(size)
-            text = "the client was closed before there was room for the message"
-            raise PublishNotSent(text, stream=route.stream, partition=route.partition)
+            raise PublishNotSent(
+                "the client was closed before there was room for the message",
+                stream=route.stream,
+                partition=route.partition,
+            )
 
     # Flushing and closing
 
@@ -342,8 +352,9 @@ class Publisher:
                     async with asyncio.timeout(self._ack_timeout):
                         await session.flush()
                 except TimeoutError as error:
-                    text = f"{session.address} did not confirm what was sent with ack policy NONE"
-                    raise AckTimeout(text) from error
+                    raise AckTimeout(
+                        f"{session.address} did not confirm what was sent with ack policy NONE"
+                    ) from error
                 except CallFailure as failure:
                     logger.debug("%r broke while it was flushed: %s", session, failure)
         self._table.raise_first_unseen()

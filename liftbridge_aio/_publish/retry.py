@@ -170,8 +170,9 @@ class RetryingPublisher:
         try:
             stored = await self._read_back(message.stream, partition, offset)
         except LiftbridgeError as failure:
-            text = f"the log has moved on, and offset {offset} could not be read back: {failure}"
-            raise PublishOutcomeUnknown(text) from failure
+            raise PublishOutcomeUnknown(
+                f"the log has moved on, and offset {offset} could not be read back: {failure}"
+            ) from failure
         if stored is None:
             return None
         ours = (message.value, message.key or b"", dict(message.headers or {}))

@@ -43,13 +43,13 @@ async def publish_to_subject(
     ack_policy = checked_policy(ack_policy)
     inbox_problem = subject_problem(ack_inbox) if ack_inbox else None
     if inbox_problem is not None:
-        text = f"{ack_inbox!r} is no ack inbox: {inbox_problem}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{ack_inbox!r} is no ack inbox: {inbox_problem}")
     check_optional_text(correlation_id, "a correlation id")
     problem = subject_problem(subject)
     if problem is not None or "*" in subject or ">" in subject:
-        text = f"{subject!r} is no subject to publish to: {problem or 'it has wildcards'}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"{subject!r} is no subject to publish to: {problem or 'it has wildcards'}"
+        )
     check_content(value, key, headers)
     request = proto.PublishToSubjectRequest(
         subject=subject,
@@ -65,12 +65,14 @@ async def publish_to_subject(
         # The deadline goes along: without one the server neither waits nor acks.
         reply = await network.router.call_any(PUBLISH_TO_SUBJECT, request, timeout)
     except RequestTimeout as error:
-        text = f"no ack for the message to subject {subject!r} within {timeout:g} s"
-        raise AckTimeout(text) from error
+        raise AckTimeout(
+            f"no ack for the message to subject {subject!r} within {timeout:g} s"
+        ) from error
     except ConnectionFailed as error:
         if error.reached_server:
-            text = f"the connection broke before the ack for subject {subject!r} came"
-            raise PublishOutcomeUnknown(text) from error
+            raise PublishOutcomeUnknown(
+                f"the connection broke before the ack for subject {subject!r} came"
+            ) from error
         raise
     if ack_policy is AckPolicy.NONE or reply.ack is None:
         return None
@@ -78,8 +80,7 @@ async def publish_to_subject(
     if ack.ack_error is not AckError.OK:
         # A nack comes with the status OK here.
         code = _NACK_CODES.get(ack.ack_error, PublishCode.UNKNOWN)
-        text = f"the ack says {ack.ack_error.name}"
-        raise publish_error(code, text).at(ack.stream)
+        raise publish_error(code, f"the ack says {ack.ack_error.name}").at(ack.stream)
     return ack
 
 

@@ -135,8 +135,11 @@ class CommittedDecoder(Decoder):
             UsageError: always.
         """
         del most
-        text = "a committed reading has decoded messages only; read them without raw=True"
-        raise UsageError(text, stream=stream, partition=partition)
+        raise UsageError(
+            "a committed reading has decoded messages only; read them without raw=True",
+            stream=stream,
+            partition=partition,
+        )
 
     def take_columns(self, most: int) -> NoReturn:
         """Refuse to take messages as columns.

@@ -78,11 +78,13 @@ class DurableReader:
         cursor = self._committer.cursor_id
         log = await self._store.locate(cursor, plan.stream, plan.partition, timeout)
         if log.former is not None and not reader.sought:
-            text = (
+            raise StreamReset(
                 f"the cursor {cursor!r} is at offset {log.former} of a former log: the stream was"
-                " deleted and created again since; seek before reading, or use another cursor"
+                " deleted and created again since; seek before reading, or use another cursor",
+                stream=plan.stream,
+                partition=plan.partition,
+                offset=log.former,
             )
-            raise StreamReset(text, stream=plan.stream, partition=plan.partition, offset=log.former)
         stored = log.position
         if stored is not None:
             metadata = self._network.metadata
@@ -96,12 +98,14 @@ class DurableReader:
 
     def _check_end(self, plan: ReadingPlan, stored: int, info: PartitionInfo) -> None:
         if stored > info.newest_offset:
-            text = (
+            raise StreamReset(
                 f"the cursor {self._committer.cursor_id!r} is at offset {stored}, but the log"
                 f" ends at {info.newest_offset}: it was truncated or created again, or the cursor"
-                " was set too high; set_cursor changes it"
+                " was set too high; set_cursor changes it",
+                stream=plan.stream,
+                partition=plan.partition,
+                offset=stored,
             )
-            raise StreamReset(text, stream=plan.stream, partition=plan.partition, offset=stored)
 
     async def begin(self) -> None:
         """Store the first positions, and start the task that commits.
@@ -148,11 +152,12 @@ class DurableReader:
         await metadata.stream(stream, plan.timeout)
         info = await metadata.partition(stream, partition, plan.timeout)
         if plan.start.value > info.newest_offset + 1:
-            text = (
+            raise InvalidRequest(
                 f"the log ends at {info.newest_offset}, and a cursor cannot be behind its end:"
-                f" seek to offset {info.newest_offset + 1} at most, not {plan.start.value}"
+                f" seek to offset {info.newest_offset + 1} at most, not {plan.start.value}",
+                stream=stream,
+                partition=partition,
             )
-            raise InvalidRequest(text, stream=stream, partition=partition)
 
     def sought(self, stream: str, partition: int) -> None:
         """Allow the position of a partition to be lower, because its reader has sought."""

@@ -223,8 +223,9 @@ async def _range(
 async def _oldest(network: Network, stream: str, partition: int, state: PartitionInfo) -> int:
     leader = network.metadata.snapshot.leader(stream, partition)
     if leader is None:
-        text = "the partition has no leader whose address is known"
-        raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        raise CallFailure(
+            Code.UNAVAILABLE, "the partition has no leader whose address is known", Reach.NOT_SENT
+        )
     probe = LogProbe(network, network.router.address_of(leader), stream, partition)
     oldest = await probe.oldest_offset()
     if oldest:

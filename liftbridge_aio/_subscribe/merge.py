@@ -149,8 +149,7 @@ class Merge:
             ConcurrentRead: a task waits for messages already.
         """
         if self._bell is not self._doorbell or self._doorbell.awaited:
-            text = "two tasks read the same subscription"
-            raise ConcurrentRead(text)
+            raise ConcurrentRead("two tasks read the same subscription")
         self.put_down()
         self.ready = deque()
         self._bell = bell

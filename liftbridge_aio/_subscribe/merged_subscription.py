@@ -300,8 +300,10 @@ class MergedSubscription(SubscriptionBase):
             chosen = set(partition_numbers(partitions))
         unknown = chosen - self._seekables.keys()
         if unknown:
-            text = f"partitions {sorted(unknown)} are not read by this subscription"
-            raise InvalidRequest(text, stream=self.stream)
+            raise InvalidRequest(
+                f"partitions {sorted(unknown)} are not read by this subscription",
+                stream=self.stream,
+            )
         return chosen
 
     # Beginning and end

@@ -98,8 +98,9 @@ class PartReader:
                 if not self._recovery.deadline.started:
                     raise
                 if loop.time() >= deadline:
-                    text = f"a part of the log could not be read again: {error.message}"
-                    raise SubscriptionLost(text) from error
+                    raise SubscriptionLost(
+                        f"a part of the log could not be read again: {error.message}"
+                    ) from error
                 begin = reader.next_offset or begin
             else:
                 return

@@ -121,8 +121,11 @@ class PartitionReader:
         """
         plan, at, progress = self.plan, self.next_offset, self.decoder.progress
         if plan.reverse:
-            text = "a reverse subscription has no checkpoint"
-            raise UsageError(text, stream=plan.stream, partition=plan.partition)
+            raise UsageError(
+                "a reverse subscription has no checkpoint",
+                stream=plan.stream,
+                partition=plan.partition,
+            )
         start = self._start if at is None else StartAt.offset(at)
         delivered = progress.delivered
         if isinstance(plan.start, Checkpoint) and plan.start.value == at:
@@ -347,8 +350,7 @@ class PartitionReader:
         if created - {0, info.creation_timestamp}:
             raise StreamReset("the stream was deleted and created again")
         if plan.partition not in info.partitions:
-            text = f"the stream has {len(info.partitions)} partitions"
-            raise PartitionNotFound(text)
+            raise PartitionNotFound(f"the stream has {len(info.partitions)} partitions")
         self._start, self.decoder.position = await resolve(plan, self._network)
         if self.position.empty:
             self._end(EndReason.EMPTY)

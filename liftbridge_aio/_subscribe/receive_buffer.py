@@ -54,8 +54,7 @@ class Doorbell:
             ConcurrentRead: another task waits already.
         """
         if self._waiter is not None:
-            text = "two tasks read the same subscription"
-            raise ConcurrentRead(text)
+            raise ConcurrentRead("two tasks read the same subscription")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

@@ -96,8 +96,9 @@ class Recovery:
             async with asyncio.timeout(self.deadline.left(self._loop.time())):
                 yield
         except TimeoutError as error:
-            text = f"{complaint} in time"
-            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.UNKNOWN) from error
+            raise CallFailure(
+                Code.DEADLINE_EXCEEDED, f"{complaint} in time", Reach.UNKNOWN
+            ) from error
 
     def after(
         self, failure: CallFailure, position: Position | ReversePosition
@@ -110,8 +111,9 @@ class Recovery:
         plan = self._plan
         if plan.consumer is not None and replaced_in_group(failure):
             # The group finds out whether the partition is still assigned to this member.
-            text = f"the partition is no longer read by this member: {failure.text}"
-            raise PartitionTaken(text) from failure
+            raise PartitionTaken(
+                f"the partition is no longer read by this member: {failure.text}"
+            ) from failure
         end = stream_end(failure, reverse=plan.reverse)
         if plan.reverse and end is StreamEnd.STOP_REACHED and not position.finished:
             # Read backwards, a read-only partition ends at its newest message.
@@ -172,8 +174,9 @@ class Recovery:
             text = "; ".join([text, *others])
             raise SubscriptionLost(text, offset=position.last) from failure
         if verdict is GiveUp.OUT_OF_TIME and absence.interrupted and not_found:
-            text = f"servers went away for {deadline.limit:g} s, and the last said: {failure.text}"
-            raise RequestTimeout(text) from failure
+            raise RequestTimeout(
+                f"servers went away for {deadline.limit:g} s, and the last said: {failure.text}"
+            ) from failure
         if verdict is not None:
             raise error_from(SUBSCRIBE.name, failure) from failure
         self._network.reporter.retried(Retried(SUBSCRIBE.name, deadline.attempts, delay, failure))
@@ -205,6 +208,5 @@ class Recovery:
             return CallFailure(Code.NOT_FOUND, "no broker knows the stream")
         self.absence.known()
         if info.creation_timestamp != self.creation_timestamp:
-            text = "the stream was deleted and created again"
-            raise StreamReset(text, offset=position.next)
+            raise StreamReset("the stream was deleted and created again", offset=position.next)
         return None

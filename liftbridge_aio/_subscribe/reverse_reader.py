@@ -55,8 +55,11 @@ async def oldest_offset(probe: LogProbe, plan: ReadingPlan, newest: int) -> int:
             if await probe.first_message(call, newest) is None:
                 return newest + 1
             if await call.receive() is not None:
-                text = "this server reads forwards only: reverse needs API 2.0.0"
-                raise UnsupportedByServer(text, stream=plan.stream, partition=plan.partition)
+                raise UnsupportedByServer(
+                    "this server reads forwards only: reverse needs API 2.0.0",
+                    stream=plan.stream,
+                    partition=plan.partition,
+                )
     except CallFailure as failure:
         if stream_end(failure, reverse=True) not in _ENDS:
             raise

@@ -95,8 +95,9 @@ class SeekableReader:
         """Return how many offsets are left up to the end; see `Subscription.lag`."""
         plan = self.plan
         if plan.reverse:
-            text = "a reverse subscription has no lag"
-            raise UsageError(text, stream=plan.stream, partition=plan.partition)
+            raise UsageError(
+                "a reverse subscription has no lag", stream=plan.stream, partition=plan.partition
+            )
         received = self.current.decoder.last_offset
         where = (plan.stream, plan.partition, self.position, received)
         return await count_ahead(self._network, *where, timeout)

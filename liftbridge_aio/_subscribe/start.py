@@ -46,8 +46,9 @@ def broker_for(plan: ReadingPlan, network: Network) -> BrokerInfo:
             return random.choice(replicas)  # noqa: S311 - for spreading load
     leader = metadata.leader(plan.stream, plan.partition)
     if leader is None:
-        text = "the partition has no leader whose address is known"
-        raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        raise CallFailure(
+            Code.UNAVAILABLE, "the partition has no leader whose address is known", Reach.NOT_SENT
+        )
     return leader
 
 

@@ -119,8 +119,7 @@ class TypedReader(Generic[ItemT_co, SourceT_co]):
         source: Any = self._source
         lists = source.batches(max, wait) if hasattr(source, "batches") else None
         if not isinstance(lists, MessageBatches):
-            text = f"{source!r} cannot be read in lists"
-            raise UsageError(text)
+            raise UsageError(f"{source!r} cannot be read in lists")
         return lists.converted(self._converted)
 
     def _converted(self, message: Message) -> ItemT_co | None:

@@ -138,18 +138,18 @@ class Bridge:
         self._to = parse_address(target, SYSTEMS)
         check_pair(self._from, self._to)
         if after is not None and not self._from.system.takes_after:
-            text = f"`after` is a sequence of NATS Streaming: {self._from} has none; leave it out"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"`after` is a sequence of NATS Streaming: {self._from} has none; leave it out"
+            )
         self._once = once
         self._after = after
         self._skip_refused = skip_refused
         self._message_timeout = seconds(message_timeout, "message_timeout")
         if self._message_timeout < _MIN_MESSAGE_TIMEOUT:
-            text = (
+            raise InvalidRequest(
                 "message_timeout is at least 1 second, as nsqd takes no less, not"
                 f" {message_timeout!r}"
             )
-            raise InvalidRequest(text)
         self._retry_timeout = seconds(retry_timeout, "retry_timeout")
         self._copied = self._repeats = self._skipped = self._retries = 0
         self._lag: int | None = None
@@ -204,8 +204,7 @@ class Bridge:
             UsageError: it is running already.
         """
         if self._is_running:
-            text = "the bridge is running already"
-            raise UsageError(text)
+            raise UsageError("the bridge is running already")
         self._is_running = True
         loop = asyncio.get_running_loop()
         tries = 0

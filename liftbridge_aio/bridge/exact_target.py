@@ -115,8 +115,10 @@ class ExactLog:
             self._copied, self._further = unbroken(times)
             return Position(self._copied, times[self._copied] or None)
         if self._origin.after is None and newest >= 0 and (not messages or messages[0].offset > 0):
-            text = f"retention has removed messages, and none of {self._origin.identity} is left"
-            raise PositionLost(text, stream=target.stream)
+            raise PositionLost(
+                f"retention has removed messages, and none of {self._origin.identity} is left",
+                stream=target.stream,
+            )
         return None
 
     async def store(self, records: list[Record], *, is_backlog: bool) -> int:
@@ -182,11 +184,11 @@ class ExactLog:
             target.replace(record, error)
             await self._check(record)
         else:
-            text = (
+            raise TargetUnsuitable(
                 "the stream has no optimistic concurrency control, which showed when it stored"
-                f" {target.name_of(record.identity)}"
+                f" {target.name_of(record.identity)}",
+                stream=target.stream,
             )
-            raise TargetUnsuitable(text, stream=target.stream)
 
     async def _catch_up(self) -> None:
         """Read what is stored where the next messages were to be."""

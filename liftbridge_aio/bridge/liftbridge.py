@@ -22,8 +22,7 @@ def _target(plan: Plan) -> Target:
 def _check_target(address: Address) -> None:
     [stream] = address.names
     if set(stream) & set("*>"):
-        text = f"a target is a stream without wildcards in its name, not {stream!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"a target is a stream without wildcards in its name, not {stream!r}")
 
 
 LIFTBRIDGE: Final = System(

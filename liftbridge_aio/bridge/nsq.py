@@ -101,8 +101,7 @@ class NsqSource:
                 if self._consumer.statistics().connections:
                     self._had_nsqd = True
                 elif not self._lookupds:
-                    text = f"no nsqd of {self._address} is connected"
-                    raise nsq.NotConnected(text) from None
+                    raise nsq.NotConnected(f"no nsqd of {self._address} is connected") from None
                 elif self._had_nsqd or not self._once or await self._nsqds():
                     self._silent_since = loop.time()  # that nsqd may still have messages
                 silent = loop.time() - self._silent_since > self._silence
@@ -197,8 +196,7 @@ class NsqTarget:
 
 def _check_target(address: Address) -> None:
     if address.system is NSQ_LOOKUP or len(address.servers) > 1:
-        text = f"messages are published to one nsqd: {NSQ.example}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"messages are published to one nsqd: {NSQ.example}")
 
 
 NSQ: Final = System(

@@ -91,20 +91,18 @@ class StanSource:
         """
         sequence, timestamp = copied
         if newest < sequence:
-            text = (
+            raise SourceReset(
                 f"{self._address} was copied up to sequence {sequence}, and its newest message has"
                 f" sequence {newest}"
             )
-            raise SourceReset(text)
         found = await self._first(stan.StartAt.sequence(sequence))
         if found is None or found.sequence != sequence or timestamp is None:
             return
         if found.timestamp != timestamp:
-            text = (
+            raise SourceReset(
                 f"{self._address} has another message of sequence {sequence} than the one that was"
                 " copied"
             )
-            raise SourceReset(text)
 
     async def _subscribe(self) -> stan.Subscription:
         old, self._subscription = self._subscription, None
@@ -138,8 +136,7 @@ class StanSource:
                     self._end = await self._newest()  # retention may have removed the last ones
                     return []
         if messages is None:
-            text = f"the subscription to {self._address} has ended"
-            raise stan.SessionLost(text)
+            raise stan.SessionLost(f"the subscription to {self._address} has ended")
         return await self._in_order(messages)
 
     async def _in_order(self, messages: list[stan.Message]) -> list[Record]:
@@ -148,11 +145,10 @@ class StanSource:
             sequence = message.sequence
             if sequence <= self._last:
                 if not message.redelivered:
-                    text = (
+                    raise SourceReset(
                         f"{self._address} was copied up to sequence {self._last}, and a new message"
                         f" has sequence {sequence}"
                     )
-                    raise SourceReset(text)
                 await message.ack()
                 continue
             if sequence > self._last + 1 and self._gap != sequence:
@@ -194,8 +190,7 @@ class StanSource:
             except TimeoutError:
                 return None
             except StopAsyncIteration:
-                text = f"the session with {self._address} has ended"
-                raise stan.SessionLost(text) from None
+                raise stan.SessionLost(f"the session with {self._address} has ended") from None
 
     async def aclose(self) -> None:
         """Disconnect; what is not acked is read again by the next one."""

@@ -87,8 +87,12 @@ class StreamSource:
             known = copied.positions.get(partition)
             position = committed if known is None else known.number
             if position > state.newest_offset:
-                text = f"the stream was copied up to offset {position}, which it does not have"
-                raise SourceReset(text, stream=stream, partition=partition, offset=position)
+                raise SourceReset(
+                    f"the stream was copied up to offset {position}, which it does not have",
+                    stream=stream,
+                    partition=partition,
+                    offset=position,
+                )
             self._read[partition] = self._positions[partition] = position
             self._committed[partition] = committed
             if self._once:
@@ -100,8 +104,9 @@ class StreamSource:
         if await self._client.fetch_cursor(cursor, self._stream, 0) == self._created:
             return
         if not is_new:
-            text = "the stream was deleted and created again since it was copied"
-            raise SourceReset(text, stream=self._stream)
+            raise SourceReset(
+                "the stream was deleted and created again since it was copied", stream=self._stream
+            )
         await self._client.set_cursor(cursor, self._stream, 0, self._created)
 
     async def _subscribe(self) -> AsyncIterator[list[Message]]:
@@ -128,8 +133,7 @@ class StreamSource:
             await self._commit()
             return []
         except StopAsyncIteration:
-            text = "the subscription has ended"
-            raise SubscriptionLost(text, stream=self._stream) from None
+            raise SubscriptionLost("the subscription has ended", stream=self._stream) from None
         for message in messages:
             self._read[message.partition] = message.offset
         records = [self._record(each) for each in messages if not self._is_skipped(each)]

@@ -58,11 +58,12 @@ class StreamTarget:
         self.partitions = len(found.partitions)
         self._source = origin.identity.encode()
         if self.identity == origin.identity:
-            text = "source and target are the same stream"
-            raise InvalidRequest(text, stream=stream)
+            raise InvalidRequest("source and target are the same stream", stream=stream)
         if self.partitions < origin.partitions:
-            text = f"it has {self.partitions} partitions, and the source {origin.partitions}"
-            raise TargetUnsuitable(text, stream=stream)
+            raise TargetUnsuitable(
+                f"it has {self.partitions} partitions, and the source {origin.partitions}",
+                stream=stream,
+            )
 
     async def committed_end(self, partition: int) -> int:
         """Return the newest offset once everything up to it can be read."""

@@ -47,8 +47,7 @@ async def find_stream(client: Client, stream: str) -> StreamInfo:
     """
     found = (await client.fetch_metadata([stream], expected=[stream])).streams.get(stream)
     if found is None:
-        text = "no broker knows the stream"
-        raise StreamNotFound(text, stream=stream)
+        raise StreamNotFound("no broker knows the stream", stream=stream)
     return found
 
 

@@ -89,19 +89,16 @@ def parse_address(url: str, systems: Iterable[System]) -> Address:
     system = by_scheme.get(scheme.lower())
     if system is None or not separator:
         examples = ", ".join(each.example for each in by_scheme.values())
-        text = f"a bridge takes URLs such as {examples}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"a bridge takes URLs such as {examples}")
     rest, _, query = rest.partition("?")
     hosts, *path = rest.split("/")
     names = tuple(map(unquote, path))
     servers = tuple(host for host in hosts.split(",") if host)
     wanted = system.example.count("/") - 2
     if not servers or not all(names) or len(names) != wanted:
-        text = f"write a {system.scheme} URL like {system.example}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"write a {system.scheme} URL like {system.example}")
     if query and not system.is_liftbridge:
-        text = f"a {system.scheme} URL has no parameters: {system.example}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"a {system.scheme} URL has no parameters: {system.example}")
     return Address(system, servers, names, query)
 
 
@@ -112,9 +109,9 @@ def check_pair(source: Address, target: Address) -> None:
         InvalidRequest: neither is Liftbridge, both are the same, or the target cannot be created.
     """
     if not (source.system.is_liftbridge or target.system.is_liftbridge):
-        text = f"a bridge has Liftbridge on one side at least, unlike {source} and {target}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"a bridge has Liftbridge on one side at least, unlike {source} and {target}"
+        )
     if source.names == target.names and not {*source.servers}.isdisjoint(target.servers):
-        text = f"source and target are the same stream: {source.location}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"source and target are the same stream: {source.location}")
     target.system.check_target(target)

@@ -88,8 +88,7 @@ class EmbeddedBroker(BrokerServer):
             TypeError: `tls` is no `BrokerTLS`.
         """
         if data_dir is not None and not os.fspath(data_dir):
-            text = "data_dir is empty: give a folder, or None to keep data in memory"
-            raise ValueError(text)
+            raise ValueError("data_dir is empty: give a folder, or None to keep data in memory")
         settings = BrokerSettings(
             namespace=namespace,
             cursors_partitions=cursors_partitions,
@@ -166,9 +165,8 @@ def _check_server_id(server_id: str, stored: Iterable[IndexedOperation], path: P
     # Partitions led by another id would have no leader here.
     for _, operation in stored:
         if isinstance(operation, CreateStream) and operation.partitions[0].leader != server_id:
-            text = (
+            raise DataDirectoryError(
                 f"the data directory {path} belongs to the broker "
                 f"{operation.partitions[0].leader!r}; use that server_id instead of {server_id!r}, "
                 "or choose another directory"
             )
-            raise DataDirectoryError(text)

@@ -105,8 +105,9 @@ class EmbeddedCluster(Lifecycle):
         """
         check_integer(nodes, "nodes")
         if nodes < 1 or len(ports) not in (0, nodes):
-            text = f"there must be at least one broker, and as many ports: {nodes}, {len(ports)}"
-            raise ValueError(text)
+            raise ValueError(
+                f"there must be at least one broker, and as many ports: {nodes}, {len(ports)}"
+            )
         settings = BrokerSettings(
             namespace=namespace,
             cursors_partitions=cursors_partitions,
@@ -296,8 +297,7 @@ class EmbeddedCluster(Lifecycle):
         """
         found = self._controller.nodes[server_id].partition(stream, partition)
         if found is None:
-            text = f"{server_id} does not know the partition {stream}/{partition}"
-            raise LookupError(text)
+            raise LookupError(f"{server_id} does not know the partition {stream}/{partition}")
         return found.info()
 
     def move_leader(self, stream: str, partition: int, server_id: str) -> None:
@@ -312,8 +312,7 @@ class EmbeddedCluster(Lifecycle):
         """
         found = self._partition(stream, partition)
         if server_id not in found.replicas:
-            text = f"{server_id!r} is no replica of {stream}/{partition}"
-            raise ValueError(text)
+            raise ValueError(f"{server_id!r} is no replica of {stream}/{partition}")
         now = Clock().now_ns()
         if server_id not in found.isr:
             expand = ExpandIsr(stream=stream, partition=partition, replica=server_id)
@@ -353,8 +352,7 @@ class EmbeddedCluster(Lifecycle):
     def _partition(self, stream: str, partition: int) -> Partition:
         found = self._controller.leader().partition(stream, partition)
         if found is None:
-            text = f"there is no partition {stream}/{partition}"
-            raise LookupError(text)
+            raise LookupError(f"there is no partition {stream}/{partition}")
         return found
 
     def __repr__(self) -> str:

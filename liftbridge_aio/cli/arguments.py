@@ -37,8 +37,7 @@ def parse_duration(text: str) -> float:
             return float(plain)
     except OverflowError:
         pass
-    message = f"{text!r} is not a duration; write {DURATION_HELP}"
-    raise BadArgument(message)
+    raise BadArgument(f"{text!r} is not a duration; write {DURATION_HELP}")
 
 
 def parse_start(text: str, *, choices: str = _STARTS) -> StartAt:
@@ -64,8 +63,7 @@ def parse_start(text: str, *, choices: str = _STARTS) -> StartAt:
         try:
             return StartAt.ago(timedelta(seconds=parse_duration(plain[1:])))
         except OverflowError:
-            message = f"{text!r} is before the earliest possible time"
-            raise BadArgument(message) from None
+            raise BadArgument(f"{text!r} is before the earliest possible time") from None
     return StartAt.time(_moment(text, choices))
 
 
@@ -99,8 +97,7 @@ def parse_from(text: str) -> StartAt | LastMessages:
     word, colon, number = text.strip().lower().partition(":")
     if colon and word == "last":
         if not number.isdecimal() or not _offset(number):
-            message = f"{text!r} is invalid; write last:10 for the last ten messages"
-            raise BadArgument(message)
+            raise BadArgument(f"{text!r} is invalid; write last:10 for the last ten messages")
         return LastMessages(_offset(number))
     return parse_start(text, choices=f"{_STARTS}, or last:10")
 
@@ -134,10 +131,9 @@ def parse_until(text: str | None, *, follow: bool, now: datetime) -> Until:
         return Until() if follow else Until(StopAt.latest())
     stop = parse_stop(text)
     if not follow and stop != StopAt.latest():
-        message = (
+        raise BadArgument(
             f"--no-follow ends at the newest message, --until at {text}; give only one of them"
         )
-        raise BadArgument(message)
     if stop.position is StopPosition.TIMESTAMP and datetime_from_ns(stop.value) > now:
         return Until(moment=datetime_from_ns(stop.value))
     return Until(stop)
@@ -145,8 +141,7 @@ def parse_until(text: str | None, *, follow: bool, now: datetime) -> Until:
 
 def _offset(digits: str) -> int:
     if len(digits) > 19 or int(digits) >= 2**63:
-        message = f"{digits} is larger than any offset"
-        raise BadArgument(message)
+        raise BadArgument(f"{digits} is larger than any offset")
     return int(digits)
 
 
@@ -157,22 +152,17 @@ def _moment(text: str, what: str) -> datetime:
     except ValueError:
         pass
     else:
-        message = f"{text!r} is a date; add a time and a time zone: {day}T00:00Z"
-        raise BadArgument(message)
+        raise BadArgument(f"{text!r} is a date; add a time and a time zone: {day}T00:00Z")
     try:
         moment = datetime.fromisoformat(plain)
     except ValueError:
-        message = f"{text!r} is invalid; write {what}"
-        raise BadArgument(message) from None
+        raise BadArgument(f"{text!r} is invalid; write {what}") from None
     if moment.tzinfo is None:
-        message = f"{text!r} has no time zone; add Z for UTC, or for example +01:00"
-        raise BadArgument(message)
+        raise BadArgument(f"{text!r} has no time zone; add Z for UTC, or for example +01:00")
     if moment.timestamp() < 0:
-        message = f"{text!r} is before 1970, and so before every message"
-        raise BadArgument(message)
+        raise BadArgument(f"{text!r} is before 1970, and so before every message")
     if moment.timestamp() * 1e9 > INT64_MAX:
-        message = f"{text!r} is after 2262, and so after every message"
-        raise BadArgument(message)
+        raise BadArgument(f"{text!r} is after 2262, and so after every message")
     return moment
 
 
@@ -186,8 +176,7 @@ def parse_headers(pairs: Sequence[str]) -> dict[str, bytes] | None:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            message = f"{pair!r} is not a header; write name=value"
-            raise BadArgument(message)
+            raise BadArgument(f"{pair!r} is not a header; write name=value")
         headers[name] = encode_argument(value)
     return headers or None
 

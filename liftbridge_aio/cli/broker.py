@@ -58,8 +58,7 @@ async def broker(
     The password of an encrypted key is read from LIFTBRIDGE_TLS_KEY_PASSWORD.
     """
     if tls_cert is None and (tls_key is not None or tls_client_ca is not None):
-        message = "--tls-key and --tls-client-ca need --tls-cert"
-        raise BadArgument(message)
+        raise BadArgument("--tls-key and --tls-client-ca need --tls-cert")
     with stop_signals() as stop:
         # help must not wait for it
         from liftbridge_aio.broker import (  # noqa: PLC0415
@@ -83,8 +82,9 @@ async def broker(
         except DataDirectoryError as error:
             raise BadArgument(str(error)) from None
         except OSError as error:
-            text = f"the broker cannot start at {format_address(host, port)}: {error}"
-            raise OSError(text) from None
+            raise OSError(
+                f"the broker cannot start at {format_address(host, port)}: {error}"
+            ) from None
         try:
             if as_json:
                 write_json({"address": server.address})

@@ -28,8 +28,7 @@ def _integers(kind: Any, tokens: Sequence[Token]) -> int | tuple[int, ...]:
     """Convert what was given for a flag or an argument; cyclopts would round 1.5 to 2."""
     for token in tokens:
         if not re.fullmatch(r"[+-]?\d+", token.value):
-            text = f"{token.value!r} is not an integer"
-            raise ValueError(text)
+            raise ValueError(f"{token.value!r} is not an integer")
     numbers = tuple(int(token.value) for token in tokens)
     return numbers if get_origin(kind) is tuple else numbers[0]
 
@@ -37,8 +36,7 @@ def _integers(kind: Any, tokens: Sequence[Token]) -> int | tuple[int, ...]:
 def not_empty(_: object, group: str | None) -> None:
     """Refuse an empty id of a group, for a parameter."""
     if group == "":
-        text = "the id of a group must not be empty"
-        raise ValueError(text)
+        raise ValueError("the id of a group must not be empty")
 
 
 Integer = Annotated[int, Parameter(converter=_integers)]
@@ -141,8 +139,7 @@ class ConnectionFlags:
     def _servers(self) -> Servers:
         texts = split_servers(self.servers)
         if not texts:
-            message = "--servers or LIFTBRIDGE_SERVERS is given, and names no server"
-            raise BadArgument(message)
+            raise BadArgument("--servers or LIFTBRIDGE_SERVERS is given, and names no server")
         try:
             return parse_servers(texts)
         except ValueError as error:

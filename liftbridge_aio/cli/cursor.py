@@ -142,8 +142,9 @@ async def list_cursors(
 async def _check(client: Client, stream: str, partition: int) -> None:
     [info] = await fetch_streams(client, [stream])
     if partition not in info.partitions:
-        text = f"the stream has {len(info.partitions)} partitions"
-        raise PartitionNotFound(text, stream=stream, partition=partition)
+        raise PartitionNotFound(
+            f"the stream has {len(info.partitions)} partitions", stream=stream, partition=partition
+        )
 
 
 async def _fetch(client: Client, names: list[CursorName]) -> list[int | None]:

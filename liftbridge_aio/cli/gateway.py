@@ -160,5 +160,6 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        text = f"the gateway cannot listen at {format_address(host, port)}: {error}"
-        raise OSError(text) from None
+        raise OSError(
+            f"the gateway cannot listen at {format_address(host, port)}: {error}"
+        ) from None

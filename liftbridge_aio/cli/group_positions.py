@@ -226,11 +226,10 @@ async def refuse_if_in_use(client: Client, group: GroupInfo | None, *, force: bo
         return
     members = await read_group_members(client)
     names = ", ".join(sorted(members.of(group.id))) if members else ""
-    message = (
+    raise UsageError(
         f"group {group.id!r} has members{f' ({names})' if names else ''}, which would overwrite "
         "the position: stop them first, or give --force"
     )
-    raise UsageError(message)
 
 
 def refuse_impossible(group: str, moves: Sequence[Move], *, force: bool) -> None:
@@ -242,19 +241,17 @@ def refuse_impossible(group: str, moves: Sequence[Move], *, force: bool) -> None
     for move in moves:
         newest, position = move.before.newest_offset, move.before.position
         if move.after == NOTHING_DONE and position not in {None, NOTHING_DONE}:
-            message = (
+            raise UsageError(
                 f"group {group} cannot be moved before offset 0 of {move.place}: it has stored "
                 f"position {position} there, which servers cannot remove; use another group, "
                 "whose members start at earliest"
             )
-            raise UsageError(message)
         if not force and newest is not None and move.after > newest:
             end = "holds no message" if newest < 0 else f"ends at offset {newest}"
-            message = (
+            raise UsageError(
                 f"{move.place} {end}: group {group} cannot be moved to position {move.after}, to "
                 f"continue with offset {move.after + 1}, unless --force is given"
             )
-            raise UsageError(message)
 
 
 async def store(client: Client, group: str, moves: Sequence[Move]) -> None:
@@ -276,5 +273,6 @@ async def store(client: Client, group: str, moves: Sequence[Move]) -> None:
             await client.set_cursor(log.cursor, *where, move.after)
         stored = await fetch_position(client, group, *where)
         if stored != move.after:
-            message = f"position {move.after} of {move.place} was stored, but is now {stored}"
-            raise LiftbridgeError(message)
+            raise LiftbridgeError(
+                f"position {move.after} of {move.place} was stored, but is now {stored}"
+            )

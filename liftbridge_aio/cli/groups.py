@@ -80,10 +80,9 @@ async def list_groups(
     async with connection.client() as client:
         known = await find_groups(client)
         if known.members is None and known.cursors is None:
-            message = (
+            raise CursorsUnavailable(
                 "the servers store neither cursors nor activity, in which groups could be found"
             )
-            raise CursorsUnavailable(message)
         metadata = await client.fetch_metadata(groups=known.ids)
     if known.members is None:
         say("the servers have no activity stream, so members are not known")
@@ -123,8 +122,7 @@ async def show(
         liftbridge-aio groups show billing --watch --interval 5s
     """
     if not groups:
-        message = "name at least one group; `groups list` shows them"
-        raise BadArgument(message)
+        raise BadArgument("name at least one group; `groups list` shows them")
     ids = list(dict.fromkeys(groups))
     every = parse_duration(interval) if watch else None
     async with connection.client() as client:
@@ -147,8 +145,7 @@ async def _show(
         )
         stored = any(position.position is not None for position in positions)
         if not overview.exists and not stored and not overview.streams:
-            message = f"no server knows a group {group!r}, and it has stored no position"
-            raise NotFound(message)
+            raise NotFound(f"no server knows a group {group!r}, and it has stored no position")
         found.append((overview, positions))
         states += asked
     if as_json:
@@ -265,8 +262,9 @@ async def reset(
         if not chosen:
             gone = deleted(mine, metadata)
             why = f"its streams were deleted ({', '.join(gone)})" if gone else "none is known"
-            message = f"group {group!r} has no partition, {why}; name its streams with --stream"
-            raise NotFound(message)
+            raise NotFound(
+                f"group {group!r} has no partition, {why}; name its streams with --stream"
+            )
         targets = await bounded_gather(chosen, lambda one: find_position(client, one, start))
         moves = [
             Move(one, target)
@@ -324,13 +322,13 @@ def _report(group: str, moves: Sequence[Move], *, dry_run: bool, as_json: bool) 
 def _check_streams(streams: Sequence[str], metadata: Metadata) -> None:
     for name in streams:
         if name not in metadata.streams:
-            message = "stream not found"
-            raise NotFound(message, stream=name)
+            raise NotFound("stream not found", stream=name)
 
 
 def _check_partitions(partitions: Sequence[int], positions: Sequence[GroupPosition]) -> None:
     for number in partitions:
         if positions and all(one.partition != number for one in positions):
             names = ", ".join(dict.fromkeys(one.stream for one in positions))
-            message = f"no stream of the group has this partition: {names}"
-            raise PartitionNotFound(message, partition=number)
+            raise PartitionNotFound(
+                f"no stream of the group has this partition: {names}", partition=number
+            )

@@ -95,12 +95,11 @@ class Template:
             elif escape in _ESCAPES:
                 parts.append(_ESCAPES[escape])
             else:
-                message = (
+                raise BadArgument(
                     f"{text!r} is not a template: %k is the key, %v the value, %o the offset, %h"
                     " headers, %p the partition, %t the stream, %T the time in ms, %K and %V are"
                     r" lengths, %% a percent sign; \n, \t, \r, \0, \x1f and \\ are characters"
                 )
-                raise BadArgument(message)
         return cls(tuple(parts))
 
     def render(self, message: Message, *, readably: bool) -> bytes:
@@ -137,8 +136,7 @@ class Grep:
         try:
             pattern = re.compile(expression)
         except re.error as error:
-            message = f"{expression!r} is not a regular expression: {error}"
-            raise BadArgument(message) from None
+            raise BadArgument(f"{expression!r} is not a regular expression: {error}") from None
         return cls(pattern, fields)
 
     def finds(self, message: Message) -> bool:

@@ -191,8 +191,9 @@ async def readonly(
 
 def _named(partitions: tuple[int, ...]) -> list[int]:
     if not partitions:
-        message = "name at least one partition; for all of them use the same command of `streams`"
-        raise BadArgument(message)
+        raise BadArgument(
+            "name at least one partition; for all of them use the same command of `streams`"
+        )
     return list(dict.fromkeys(partitions))
 
 

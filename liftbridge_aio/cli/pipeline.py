@@ -447,8 +447,7 @@ def _archive_plan(
     from liftbridge_aio.spark.pipelines.archive import ArchivePlan  # noqa: PLC0415 (help must not wait)
 
     if bool(streams) == bool(pattern):
-        message = "name the streams to archive, or give a --pattern for their names"
-        raise BadArgument(message)
+        raise BadArgument("name the streams to archive, or give a --pattern for their names")
     return ArchivePlan(
         servers=",".join(connection.addresses),
         streams=streams,
@@ -471,8 +470,7 @@ def _pairs(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            message = f"{pair!r} is not an option; write name=value"
-            raise BadArgument(message)
+            raise BadArgument(f"{pair!r} is not an option; write name=value")
         options[name] = value
     return options
 
@@ -484,8 +482,7 @@ def _parsed(file: Path, connection: ConnectionFlags) -> PipelineFile:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        message = f"{file} cannot be read: {error}"
-        raise BadArgument(message) from None
+        raise BadArgument(f"{file} cannot be read: {error}") from None
     options = client_settings(connection.client().options)
     pipeline = parse_pipeline(text, str(file), options, ",".join(connection.addresses))
     _warn_of(pipeline.mistakes)

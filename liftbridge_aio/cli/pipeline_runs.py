@@ -195,8 +195,9 @@ def check_installed() -> None:
     """
     missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if missing:
-        text = f"pipelines need {' and '.join(missing)}: pip install 'liftbridge-aio[spark]'"
-        raise UsageError(text)
+        raise UsageError(
+            f"pipelines need {' and '.join(missing)}: pip install 'liftbridge-aio[spark]'"
+        )
 
 
 def client_settings(options: ClientOptions) -> dict[str, str]:

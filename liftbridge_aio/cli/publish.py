@@ -105,14 +105,13 @@ async def publish(
         liftbridge-aio publish orders "1 bread" --header type=order --count 100 --rate 20 --json
     """
     if (bool(values), stdin, file is not None).count(True) != 1:
-        message = "give what to publish: either values, or - for the lines of stdin, or --file"
-        raise BadArgument(message)
+        raise BadArgument(
+            "give what to publish: either values, or - for the lines of stdin, or --file"
+        )
     if key is not None and key_separator is not None:
-        message = "give either --key or --key-separator, not both"
-        raise BadArgument(message)
+        raise BadArgument("give either --key or --key-separator, not both")
     if key_separator == "":
-        message = "the separator of key and value must not be empty"
-        raise BadArgument(message)
+        raise BadArgument("the separator of key and value must not be empty")
     if partition is None and key is None and expected_offset is not None:
         partition = 0
     headers = parse_headers(header)
@@ -287,7 +286,6 @@ async def _read_lines(descriptor: int, longest: int) -> AsyncIterator[bytes]:
         begun.append(rest)
         size += len(rest)
         if size > longest:
-            text = f"it has more than {longest} bytes without a line end"
-            raise MessageTooLarge(text)
+            raise MessageTooLarge(f"it has more than {longest} bytes without a line end")
     if size:
         yield b"".join(begun)

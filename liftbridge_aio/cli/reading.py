@@ -93,8 +93,7 @@ def message_writer(
 
         return lambda messages: write_lines(map(show, messages))
     if as_json:
-        text = "--json and --format contradict each other; give only one of them"
-        raise BadArgument(text)
+        raise BadArgument("--json and --format contradict each other; give only one of them")
     chosen = Template.parse(template)
     readably = sys.stdout.isatty()
     return lambda messages: write_bytes(

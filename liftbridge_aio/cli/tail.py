@@ -133,8 +133,9 @@ async def tail(
     async with while_output_is_read(), reading_client(connection) as client:
         if group is not None:
             if partitions or end != Until() or isinstance(start, LastMessages):
-                text = "--group goes without --partition, --until, --no-follow and last:n"
-                raise BadArgument(text)
+                raise BadArgument(
+                    "--group goes without --partition, --until, --no-follow and last:n"
+                )
             member = client.group(group, [stream], start=start, resume=resume, isolation=shown)
             await _read_as_member(member, is_wanted, write, count)
             return

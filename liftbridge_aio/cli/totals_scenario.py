@@ -120,8 +120,9 @@ class TotalsScenario:
                     self._report.start_seconds = time.perf_counter() - started
                     await self._pipeline(client, spark, broker.address)
             except TimeoutError as error:
-                text = f"the totals did not add up within {self._limit:g} s: {self._state()}"
-                raise RequestTimeout(text) from error
+                raise RequestTimeout(
+                    f"the totals did not add up within {self._limit:g} s: {self._state()}"
+                ) from error
             stored = await self._read_stored(client)
         self._conclude(stored)
         self._report.seconds = time.perf_counter() - started

@@ -209,8 +209,7 @@ async def abort(
 async def _fence_off(client: Client, name: str, store: CheckpointStream) -> None:
     stream = store.stream_of(name)
     if stream not in (await client.fetch_metadata()).streams:
-        complaint = f"the producer {name!r} has no such store: there is no stream {stream}"
-        raise BadArgument(complaint)
+        raise BadArgument(f"the producer {name!r} has no such store: there is no stream {stream}")
     async with client.producer(name, store=store):
         say(f"fenced off the producer {name!r}, and finished what it has left")
 
@@ -221,8 +220,7 @@ def _producer(text: str) -> bytes:
     except ValueError:
         producer = b""
     if len(producer) != 6:
-        complaint = f"a producer id has 12 hexadecimal digits, unlike {text!r}"
-        raise BadArgument(complaint)
+        raise BadArgument(f"a producer id has 12 hexadecimal digits, unlike {text!r}")
     return producer
 
 
@@ -251,8 +249,7 @@ async def _explain(
 def _of(found: list[Explanation], producer: bytes, stream: str) -> list[OpenSpan]:
     spans = [span for each in found for span in each.open if span.producer == producer]
     if not spans:
-        text = f"producer {producer.hex()} has no open transaction in {stream}"
-        raise BadArgument(text)
+        raise BadArgument(f"producer {producer.hex()} has no open transaction in {stream}")
     return spans
 
 

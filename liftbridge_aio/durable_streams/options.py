@@ -49,8 +49,7 @@ class StreamOptions:
         """
         for name in ("timeout", "resume_timeout", "response_timeout", "live_timeout"):
             if seconds(getattr(self, name), name) == 0:
-                text = f"{name} must be longer than 0 seconds"
-                raise InvalidRequest(text)
+                raise InvalidRequest(f"{name} must be longer than 0 seconds")
         check_whole_number(self.max_retries, "max_retries", 0, INT32_MAX)
         check_type(self.backoff, Backoff, "backoff is a Backoff")
         if self.tls is not None:

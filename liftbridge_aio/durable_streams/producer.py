@@ -329,8 +329,7 @@ class IdempotentProducer:
         if not self._is_entered:
             raise self._closed()
         if self._window.phase is Phase.FAILED:
-            text = f"{self!r} failed before"
-            raise NotStored(text) from self._failure
+            raise NotStored(f"{self!r} failed before") from self._failure
 
     def _closed(self) -> Closed:
         return Closed(f"{self!r} is closed, or was not entered")

@@ -215,8 +215,7 @@ class Reader:
     async def _next_batch(self) -> Batch | None:
         """Return the next batch; None if there is none. It may be empty."""
         if self._is_reading:
-            text = "another task is reading; give each a reader of its own"
-            raise ConcurrentRead(text)
+            raise ConcurrentRead("another task is reading; give each a reader of its own")
         if self._has_ended():
             return None
         self._is_reading = True
@@ -226,8 +225,7 @@ class Reader:
         except MalformedData as error:
             if isinstance(error, ProtocolError):
                 raise
-            text = f"GET {self._transport.url}: {error.message}"
-            raise ProtocolError(text) from error
+            raise ProtocolError(f"GET {self._transport.url}: {error.message}") from error
         finally:
             self._is_reading = False
         if batch is None or self._has_ended():  # closed by another task
@@ -251,17 +249,17 @@ class Reader:
         stream, or one that lost data.
         """
         if batch.items and batch.offset == self._position:
-            text = (
+            raise ProtocolError(
                 f"GET {self._transport.url} brought items and the offset {batch.offset} that it"
                 " was asked for, so they would come again for ever"
             )
-            raise ProtocolError(text)
         if self._position in {protocol.START, protocol.NOW} or batch.offset >= self._position:
             return batch
         self._idle += 1
         if batch.items or self._idle > self._max_failures:
-            text = f"{self._transport.url} ends at {batch.offset}, before {self._position}"
-            raise StreamReset(text)
+            raise StreamReset(
+                f"{self._transport.url} ends at {batch.offset}, before {self._position}"
+            )
         return Batch([], self._position, up_to_date=False, closed=False)
 
     def _has_ended(self) -> bool:
@@ -383,8 +381,7 @@ class Reader:
         self._opened_at, self._is_answered = asyncio.get_running_loop().time(), False
         if protocol.media_type(response.headers.get("Content-Type")) != _EVENT_STREAM:
             await self._end_response()
-            text = f"GET {self._transport.url} brought no Server-Sent Events"
-            raise ProtocolError(text)
+            raise ProtocolError(f"GET {self._transport.url} brought no Server-Sent Events")
         encoding = response.headers.get(protocol.SSE_DATA_ENCODING, "")
         self._is_base64 = encoding.strip().lower() == "base64"
         self._parser = sse.Parser()

@@ -221,16 +221,14 @@ class DurableStream:
             headers[protocol.STREAM_FORK_OFFSET] = offset
         if sub_offset:
             if offset is None:
-                text = "sub_offset needs an offset"
-                raise InvalidRequest(text)
+                raise InvalidRequest("sub_offset needs an offset")
             headers[protocol.STREAM_FORK_SUB_OFFSET] = str(sub_offset)
         own = self._transport
         fork = DurableStream(
             urljoin(self.url, url), headers=own.headers, options=own.options, http=own.client()
         )
         if fork._transport.server != own.server:
-            text = f"{url} is not on the server of {self.url}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{url} is not on the server of {self.url}")
         response = await fork._transport.send("PUT", headers=headers)
         fork._content_type = response.headers.get("Content-Type")
         return fork
@@ -299,8 +297,7 @@ class DurableStream:
         """
         found = several(items, "items are given as a list")
         if not found:
-            text = "there is nothing to append"
-            raise InvalidRequest(text)
+            raise InvalidRequest("there is nothing to append")
         return await self._append(found, seq, close=close)
 
     async def _append(self, items: list[Any], seq: str | None, *, close: bool) -> Appended:
@@ -355,8 +352,7 @@ class DurableStream:
         """
         protocol.check_offset(offset)
         if live not in {True, False, "long-poll", "sse"}:
-            text = f'live is True, False, "long-poll" or "sse", not {live!r}'
-            raise InvalidRequest(text)
+            raise InvalidRequest(f'live is True, False, "long-poll" or "sse", not {live!r}')
         self._transport.client()
         return Reader(self._transport, offset, live)
 
@@ -366,8 +362,9 @@ class DurableStream:
         expires_at = headers.get(protocol.STREAM_EXPIRES_AT)
         date = None if expires_at is None else parse_time(expires_at)
         if date is None and expires_at is not None:
-            text = f"{self.url} sent {expires_at[:64]!r} as {protocol.STREAM_EXPIRES_AT}"
-            raise ProtocolError(text)
+            raise ProtocolError(
+                f"{self.url} sent {expires_at[:64]!r} as {protocol.STREAM_EXPIRES_AT}"
+            )
         return StreamInfo(
             headers.get("Content-Type") or self._content_type or protocol.DEFAULT_CONTENT_TYPE,
             offset,
@@ -397,25 +394,23 @@ def _offset(value: str | None, source: str) -> str:
 def _raise_unless_answered(failure: DurableStreamError) -> None:
     if isinstance(failure, Refused) and failure.status not in RELAYED:
         return  # the server says that it failed
-    text = f"{failure.message}; the data may be stored or not"
-    raise OutcomeUnknown(text) from failure
+    raise OutcomeUnknown(f"{failure.message}; the data may be stored or not") from failure
 
 
 def _lifetime(ttl: Duration | None, expires_at: datetime | None) -> dict[str, str]:
     if ttl is not None and expires_at is not None:
-        text = "a stream has a ttl or expires_at, not both"
-        raise InvalidRequest(text)
+        raise InvalidRequest("a stream has a ttl or expires_at, not both")
     if ttl is not None:
         count = seconds(ttl, "ttl")
         if not (count <= INTEGER_MAX and count == int(count)):
-            text = f"ttl is a number of whole seconds, not {ttl!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"ttl is a number of whole seconds, not {ttl!r}")
         return {protocol.STREAM_TTL: str(int(count))}
     if expires_at is not None:
         check_type(expires_at, datetime, "expires_at is a datetime")
         if expires_at.tzinfo is None:
-            text = f"expires_at needs a time zone, as in datetime.now(UTC), not {expires_at!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"expires_at needs a time zone, as in datetime.now(UTC), not {expires_at!r}"
+            )
         return {protocol.STREAM_EXPIRES_AT: expires_at.isoformat()}
     return {}
 
@@ -423,6 +418,5 @@ def _lifetime(ttl: Duration | None, expires_at: datetime | None) -> dict[str, st
 def _check_content_type(content_type: str) -> str:
     check_header(content_type, "content_type")
     if "/" not in protocol.media_type(content_type):
-        text = f"{content_type!r} is no content type; write one like text/plain"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{content_type!r} is no content type; write one like text/plain")
     return content_type

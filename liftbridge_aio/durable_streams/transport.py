@@ -47,8 +47,9 @@ def _httpx() -> Any:
     try:
         import httpx2  # noqa: PLC0415 - optional
     except ImportError as error:
-        text = "Durable Streams needs httpx2: pip install 'liftbridge-aio[durable-streams]'"
-        raise ImportError(text) from error
+        raise ImportError(
+            "Durable Streams needs httpx2: pip install 'liftbridge-aio[durable-streams]'"
+        ) from error
     return httpx2
 
 
@@ -91,12 +92,10 @@ class Transport:
         try:
             given: httpx2.URL = library.URL(url)
         except library.InvalidURL as error:
-            text = f"{url!r} is no URL: {error}"
-            raise InvalidRequest(text) from error
+            raise InvalidRequest(f"{url!r} is no URL: {error}") from error
         is_possible = given.host and (given.port or 1) <= _PORT_MAX
         if given.scheme not in {"http", "https"} or not is_possible:
-            text = f"{url!r} is no URL of a stream; write http://host:port/path"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{url!r} is no URL of a stream; write http://host:port/path")
         self.url = url
         self.options = options
         self._base = given.copy_with(query=None, fragment=None)
@@ -131,8 +130,7 @@ class Transport:
             Closed: the stream is closed.
         """
         if self._is_closed:
-            text = f"the stream {self.url} is closed"
-            raise Closed(text)
+            raise Closed(f"the stream {self.url} is closed")
         if self._http is None:
             is_secure = self._base.scheme == "https"
             verify = self.options.tls or (_system_tls() if is_secure else False)
@@ -227,8 +225,9 @@ class Transport:
         loop = running_loop("a DurableStream")
         if self._loop is not loop and not self._is_shared:
             if self._loop is not None:
-                text = f"{self.url} was used in another event loop; make a DurableStream in each"
-                raise UsageError(text)
+                raise UsageError(
+                    f"{self.url} was used in another event loop; make a DurableStream in each"
+                )
             self._loop = loop
         request = client.build_request(
             method,
@@ -326,8 +325,7 @@ def check_header(value: str, name: str) -> None:
     """
     check_text(value, name)
     if not (value and value.isascii() and value.isprintable()):
-        text = f"{name} cannot be sent in a header: {value!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{name} cannot be sent in a header: {value!r}")
 
 
 Check = Callable[[str, str], None]

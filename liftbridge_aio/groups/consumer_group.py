@@ -162,8 +162,7 @@ class ConsumerGroup(MessageSource):
             LiftbridgeError: it could not join.
         """
         if self.state is not GroupState.NEW or self._work.closing:
-            text = "a member joins only once; create a new one"
-            raise UsageError(text)
+            raise UsageError("a member joins only once; create a new one")
         async with self._network.joins:
             await self._join()
         self._entered = True
@@ -285,11 +284,9 @@ class ConsumerGroup(MessageSource):
 
     def _check_may_read(self) -> None:
         if self.state is GroupState.NEW and not self._work.closing:
-            text = "a group is read inside `async with`: entering it joins the group"
-            raise UsageError(text)
+            raise UsageError("a group is read inside `async with`: entering it joins the group")
         if self._work.runner is not None:
-            text = "the group is already read by `run`"
-            raise ConcurrentRead(text)
+            raise ConcurrentRead("the group is already read by `run`")
 
     async def run(
         self,
@@ -343,8 +340,7 @@ class ConsumerGroup(MessageSource):
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT64_MAX)
         if on_error not in {"stop", "skip"}:
-            text = f"on_error is 'stop' or 'skip', not {on_error!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"on_error is 'stop' or 'skip', not {on_error!r}")
         check_flags(stop_on_signals=stop_on_signals)
         self._check_may_read()
         await self._work.run(
@@ -374,8 +370,11 @@ class ConsumerGroup(MessageSource):
             place = StreamPartition(message.stream, message.partition)
             is_ours = self._readers.finish(place, message.offset)
             if not is_ours or place in self._work.rebalancer.taken:
-                text = "the partition is not assigned to this member"
-                raise NotGroupMember(text, stream=place.stream, partition=place.partition)
+                raise NotGroupMember(
+                    "the partition is not assigned to this member",
+                    stream=place.stream,
+                    partition=place.partition,
+                )
             places = [place]
         await self._work.committer.commit(places)
 
@@ -440,8 +439,7 @@ class ConsumerGroup(MessageSource):
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):
                 raise
-            text = f"the leaders did not answer within {limit:g} s"
-            raise RequestTimeout(text) from None
+            raise RequestTimeout(f"the leaders did not answer within {limit:g} s") from None
         return dict(zip(places, counts, strict=True))
 
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[StreamPartition]:
@@ -450,14 +448,16 @@ class ConsumerGroup(MessageSource):
             text = "a partition of a group must be a StreamPartition or a tuple like (name, 0)"
             check_type(place, tuple, text)
             if len(place) != len(StreamPartition._fields):
-                message = f"{text}, not {place!r}"
-                raise WrongType(message)
+                raise WrongType(f"{text}, not {place!r}")
             check_text(place[0], "a stream name")
             with about(place[0]):
                 check_partition(place[1])
         chosen = [StreamPartition(*place) for place in partitions] or known
         for place in chosen:
             if place not in known:
-                text = "the partition is not assigned to this member"
-                raise NotGroupMember(text, stream=place.stream, partition=place.partition)
+                raise NotGroupMember(
+                    "the partition is not assigned to this member",
+                    stream=place.stream,
+                    partition=place.partition,
+                )
         return chosen

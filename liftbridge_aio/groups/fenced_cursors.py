@@ -89,8 +89,12 @@ class FencedCursors:
             await _sleep_until(self._free_from(place))
             stored = await self._store.fetch(cursor_id, stream, partition, timeout)
             if not self._may_write(place):
-                text = "the group has not confirmed in time that this member owns the partition"
-                raise NotGroupMember(text, stream=stream, partition=partition, offset=offset)
+                raise NotGroupMember(
+                    "the group has not confirmed in time that this member owns the partition",
+                    stream=stream,
+                    partition=partition,
+                    offset=offset,
+                )
             if stored is None or stored < offset or stored == self._of_another_log.get(place):
                 await self._store.set(cursor_id, stream, partition, offset, timeout)
                 self._of_another_log.pop(place, None)

@@ -142,8 +142,11 @@ class GroupCalls:
     async def _fetch(self, call: Fetch, limit: float) -> Fetched:
         address = self._address(call.coordinator)
         if address is None:
-            text = f"the address of the coordinator {call.coordinator!r} is not known"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+            raise CallFailure(
+                Code.UNAVAILABLE,
+                f"the address of the coordinator {call.coordinator!r} is not known",
+                Reach.NOT_SENT,
+            )
         request = proto.FetchConsumerGroupAssignmentsRequest(
             group_id=self._group, consumer_id=call.consumer, epoch=call.epoch
         )

@@ -132,8 +132,7 @@ class GroupReaders:
         """
         slot = self._slots[partition]
         if slot.reader is not None:
-            text = f"{partition} is being read already"
-            raise AssertionError(text)
+            raise AssertionError(f"{partition} is being read already")
         reader = self._make(self._plan(partition, slot.start, identity))
         reader.on_end = partial(self._end_soon, slot, reader)
         slot.reader = reader

@@ -176,8 +176,7 @@ class MemberRuntime:
             Exception: what the handler or this raised.
         """
         if self.runner is not None:
-            text = "the group is already read by `run`"
-            raise ConcurrentRead(text)
+            raise ConcurrentRead("the group is already read by `run`")
         plan = self.plan
         self.runner = HandlerRunner(
             plan.group,

@@ -115,8 +115,11 @@ class StartPositions:
         if begun is not None:
             return Found(StartAt.offset(begun), None, log)
         if start is None:
-            text = f"the group {self._group!r} has committed no position"
-            raise NoCommittedPosition(text, stream=stream, partition=partition)
+            raise NoCommittedPosition(
+                f"the group {self._group!r} has committed no position",
+                stream=stream,
+                partition=partition,
+            )
         if start.position not in _MOVING:
             return Found(start, None, log)
         state = await self._metadata.partition(stream, partition, self._timeout)
@@ -137,8 +140,10 @@ class StartPositions:
     async def _check_end(self, place: StreamPartition, stored: int) -> None:
         state = await self._metadata.partition(*place, self._timeout)
         if stored > state.newest_offset:
-            text = (
+            raise StreamReset(
                 f"the group {self._group!r} has committed offset {stored}, but the log ends at"
-                f" {state.newest_offset}: it was truncated, or created anew"
+                f" {state.newest_offset}: it was truncated, or created anew",
+                stream=place.stream,
+                partition=place.partition,
+                offset=stored,
             )
-            raise StreamReset(text, stream=place.stream, partition=place.partition, offset=stored)

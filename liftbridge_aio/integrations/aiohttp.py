@@ -19,8 +19,9 @@ from typing import Final, Unpack
 try:
     from aiohttp import web
 except ImportError as error:
-    text = f"aiohttp is missing ({error}): pip install 'liftbridge-aio[aiohttp]'"
-    raise ImportError(text) from error
+    raise ImportError(
+        f"aiohttp is missing ({error}): pip install 'liftbridge-aio[aiohttp]'"
+    ) from error
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import UsageError
@@ -75,8 +76,9 @@ def client_context(
             try:
                 app.on_shutdown.append(stop)
             except RuntimeError as frozen:
-                text = "the client belongs to the main application; nested ones find it there"
-                raise UsageError(text) from frozen
+                raise UsageError(
+                    "the client belongs to the main application; nested ones find it there"
+                ) from frozen
             app[_SERVICE], app[CLIENT] = service, service.client
             yield
 
@@ -167,8 +169,9 @@ def _service(request: web.Request) -> Service:
     service = request.config_dict.get(_SERVICE)
     client = request.config_dict.get(CLIENT)
     if client is None:
-        text = "this application has no client: put client_context(…) into its cleanup_ctx"
-        raise UsageError(text)
+        raise UsageError(
+            "this application has no client: put client_context(…) into its cleanup_ctx"
+        )
     if service is None:  # a test has set a client of its own
         return Service(client)
     return service

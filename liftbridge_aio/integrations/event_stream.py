@@ -148,8 +148,7 @@ class EventStream:
         if not self._heartbeat:
             raise InvalidRequest("heartbeat must be longer than 0 seconds")
         if self._retry > _LONGEST_RETRY:
-            text = f"retry={retry!r} is too long: browsers would not reconnect"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"retry={retry!r} is too long: browsers would not reconnect")
         self._subscribing = subscribing
         self._offsets: dict[int, int] = {}
         """The position of the browser: the last offset that is behind it, by partition."""
@@ -311,11 +310,15 @@ class EventStream:
         """Return the start of each partition that is not at its end."""
         partitions, created = self._chosen_of(known), known.creation_timestamp
         if created and self._created not in {0, created}:
-            text = f"the stream was deleted and created again since event {self._last_event_id}"
-            raise StreamReset(text, stream=self._stream)
+            raise StreamReset(
+                f"the stream was deleted and created again since event {self._last_event_id}",
+                stream=self._stream,
+            )
         if not self._offsets.keys() <= set(partitions):
-            text = f"Last-Event-ID names partitions that are not read here: {self._last_event_id!r}"
-            raise StreamReset(text, stream=self._stream)
+            raise StreamReset(
+                f"Last-Event-ID names partitions that are not read here: {self._last_event_id!r}",
+                stream=self._stream,
+            )
         starts: dict[int, StartAt] = {}
         for partition in partitions:
             last = self._offsets.get(partition)
@@ -346,8 +349,12 @@ class EventStream:
             self._stream, partition, timeout=self._timeout
         )
         if last > state.newest_offset:
-            text = "the log ends before the last message that the browser received"
-            raise StreamReset(text, stream=self._stream, partition=partition, offset=last)
+            raise StreamReset(
+                "the log ends before the last message that the browser received",
+                stream=self._stream,
+                partition=partition,
+                offset=last,
+            )
 
     @property
     def _event_id(self) -> str:
@@ -437,8 +444,7 @@ def _check_event(event: object) -> None:
         WrongType: it is no event.
     """
     if not isinstance(event, Event):
-        text = f"to_event must return an Event or None, not {type(event).__name__}"
-        raise WrongType(text)
+        raise WrongType(f"to_event must return an Event or None, not {type(event).__name__}")
 
 
 def _checkpoints(subscription: Readable) -> dict[int, Checkpoint]:

@@ -21,8 +21,9 @@ try:
     from fastapi.routing import APIRoute
     from starlette.types import Receive, Scope, Send
 except ImportError as error:
-    text = f"FastAPI is missing ({error}): pip install 'liftbridge-aio[fastapi]'"
-    raise ImportError(text) from error
+    raise ImportError(
+        f"FastAPI is missing ({error}): pip install 'liftbridge-aio[fastapi]'"
+    ) from error
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import UsageError

@@ -67,11 +67,9 @@ class Event(NamedTuple):
         """
         for name, value in self._asdict().items():
             if not isinstance(value, str):
-                text = f"the {name} of an event must be a str, not {type(value).__name__}"
-                raise WrongType(text)
+                raise WrongType(f"the {name} of an event must be a str, not {type(value).__name__}")
         if _NOT_IN_A_LINE.search(self.type):
-            text = f"the type of an event must be one line, not {self.type!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"the type of an event must be one line, not {self.type!r}")
         lines = [f"event: {self.type}"] if self.type else []
         if event_id is not None:
             lines.append(f"id: {event_id}")
@@ -145,8 +143,7 @@ def position_of(event_id: str, only: int | None) -> tuple[dict[int, int], int]:
     created = int(log, 16) if _LOG.fullmatch(log) else 0
     if max(offsets.values(), default=0) < INT64_MAX and id_of(offsets, only, created) == event_id:
         return offsets, created
-    text = f"Last-Event-ID is not an id of this service: {event_id[:_SHOWN]!r}"
-    raise StreamReset(text)
+    raise StreamReset(f"Last-Event-ID is not an id of this service: {event_id[:_SHOWN]!r}")
 
 
 # Formats

@@ -25,8 +25,9 @@ try:
     from starlette.status import HTTP_200_OK
     from starlette.types import Receive, Scope, Send
 except ImportError as error:
-    text = f"Starlette is missing ({error}): pip install 'liftbridge-aio[starlette]'"
-    raise ImportError(text) from error
+    raise ImportError(
+        f"Starlette is missing ({error}): pip install 'liftbridge-aio[starlette]'"
+    ) from error
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio.errors import ClientClosed, UsageError
@@ -226,6 +227,7 @@ def service_of(connection: HTTPConnection) -> Service:
     if service is None:
         service = getattr(connection.app.state, _KEY, None)
     if not isinstance(service, Service):
-        text = "this application has no client: give it lifespan=client_lifespan(…), and run that"
-        raise UsageError(text)
+        raise UsageError(
+            "this application has no client: give it lifespan=client_lifespan(…), and run that"
+        )
     return service

@@ -7,7 +7,6 @@ try:
     from nats.aio.subscription import Subscription
     from nats.aio.transport import TcpTransport
 except ImportError as error:
-    _text = "liftbridge_aio.nats needs nats-py: pip install nats-py"
-    raise ImportError(_text) from error
+    raise ImportError("liftbridge_aio.nats needs nats-py: pip install nats-py") from error
 
 __all__ = ["Msg", "NatsConnection", "Subscription", "TcpTransport", "errors"]

@@ -268,8 +268,7 @@ class NatsLink:
                 subject, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
             )
         except Exception as error:
-            text = f"{subject} cannot be subscribed to: {error}"
-            raise ConnectionFailed(text) from error
+            raise ConnectionFailed(f"{subject} cannot be subscribed to: {error}") from error
 
     async def prove(self) -> None:
         """Wait until the NATS server has received everything that was sent before.
@@ -322,12 +321,10 @@ def check_connect_arguments(servers: Sequence[str], connect: object) -> None:
     assert isinstance(connect, Mapping)  # noqa: S101 - for mypy
     unknown = [name for name in connect if name not in _ARGUMENTS]
     if unknown:
-        text = f"nats-py's connect takes no {unknown[0]!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"nats-py's connect takes no {unknown[0]!r}")
     context = connect.get("tls")
     if context is not None and not isinstance(context, ssl.SSLContext):
-        text = f"tls in connect= is an ssl.SSLContext, not {type(context).__name__}"
-        raise WrongType(text)
+        raise WrongType(f"tls in connect= is an ssl.SSLContext, not {type(context).__name__}")
     schemes = [server.partition("://")[0].lower() for server in servers]
     if "ws" in schemes and asks_for_tls(schemes, connect):
         raise InvalidRequest("ws:// is never encrypted; write wss://, or do not ask for TLS")

@@ -61,8 +61,9 @@ class MessageMaker:
         else:
             check_whole_number(expected_offset, "an expected offset", 0, INT64_MAX)
             if policy is AckPolicy.NONE:
-                text = "without an ack nobody learns whether the expected offset was the right one"
-                raise InvalidRequest(text)
+                raise InvalidRequest(
+                    "without an ack nobody learns whether the expected offset was the right one"
+                )
             fields = publish_fields(self._ack_inbox, policy, expected_offset)
         token = self._next_id()
         if correlation_id is None:
@@ -95,11 +96,11 @@ class MessageMaker:
         check_text(reply, "a reply subject")
         problem = subject_problem(reply) if reply else None
         if problem is not None:
-            text = f"{reply!r} is no subject for replies: {problem}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{reply!r} is no subject for replies: {problem}")
         if is_envelope(value):
-            text = "servers unpack a value that begins like an envelope: use publish()"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                "servers unpack a value that begins like an envelope: use publish()"
+            )
         message = self._message(Destination(subject, None, None), None, value, self._next_id())
         message.reply = reply
         return message
@@ -113,8 +114,11 @@ class MessageMaker:
         check_size(size, self._max_bytes, stream=stream, partition=partition)
         most = self._link.connection.max_payload
         if size > most:
-            text = f"a message of {size} bytes exceeds the max_payload of the NATS server ({most})"
-            raise MessageTooLarge(text, stream=stream, partition=partition)
+            raise MessageTooLarge(
+                f"a message of {size} bytes exceeds the max_payload of the NATS server ({most})",
+                stream=stream,
+                partition=partition,
+            )
         message.stream = stream
         message.partition = partition
         message.policy = policy

@@ -56,8 +56,7 @@ class NatsPublisherOptions:
         """
         for name in ("connect_timeout", "ack_timeout", "publish_timeout"):
             if seconds(getattr(self, name), name) == 0:
-                text = f"{name} must be longer than 0 seconds"
-                raise InvalidRequest(text)
+                raise InvalidRequest(f"{name} must be longer than 0 seconds")
         seconds(self.close_timeout, "close_timeout")
         for name, most in (
             ("max_in_flight", INT64_MAX),

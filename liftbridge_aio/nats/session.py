@@ -95,11 +95,12 @@ class NatsSession:
             await self._enter_window(message)
         if self._in_flight.used(message.correlation_id):
             self._window.leave(message.size)
-            text = (
+            raise DuplicateCorrelationId(
                 f"the correlation id {message.correlation_id!r} was used before, and acks of that"
-                " message may still come"
+                " message may still come",
+                stream=message.stream,
+                partition=message.partition,
             )
-            raise DuplicateCorrelationId(text, stream=message.stream, partition=message.partition)
         self._in_flight.add(message)
         self._deadlines.watch(min(message.ack_timeout, self._publish_timeout))
         self._outbox.put(message)
@@ -110,12 +111,18 @@ class NatsSession:
             async with asyncio.timeout_at(message.send_by):
                 await self._window.enter(message.size)
         except TimeoutError:
-            text = f"no room in the window ({self._window.messages} messages in flight)"
-            raise PublishTimeout(text, stream=stream, partition=partition) from None
+            raise PublishTimeout(
+                f"no room in the window ({self._window.messages} messages in flight)",
+                stream=stream,
+                partition=partition,
+            ) from None
         if self._closing or self._link.state is LinkState.OVER:
             self._window.leave(message.size)
-            text = "the publisher, or its connection, was closed before there was room"
-            raise PublishNotSent(text, stream=stream, partition=partition)
+            raise PublishNotSent(
+                "the publisher, or its connection, was closed before there was room",
+                stream=stream,
+                partition=partition,
+            )
 
     # What comes back
 

@@ -115,12 +115,12 @@ class CheckedTransport(TcpTransport):
             start = await reader.readexactly(len(_GREETING))
         except asyncio.IncompleteReadError as error:
             self.close()  # type: ignore[no-untyped-call]
-            text = f"{self._address} closed the connection {_after(error.partial)}"
-            raise NotNats(text) from None
+            raise NotNats(
+                f"{self._address} closed the connection {_after(error.partial)}"
+            ) from None
         if start != _GREETING:
             self.close()  # type: ignore[no-untyped-call]
-            text = f"{self._address} is no NATS server: {_kind_of(start)}"
-            raise NotNats(text)
+            raise NotNats(f"{self._address} is no NATS server: {_kind_of(start)}")
         self._greeted = True
         self.awaited = f"{self._address} did not finish its greeting"
         return start + await reader.readline()
@@ -154,11 +154,10 @@ class CheckedTransport(TcpTransport):
         """
         if not self._may_write:
             self.close()  # type: ignore[no-untyped-call]
-            text = (
+            raise NoTLS(
                 f"{self._address} does not offer TLS, which a tls:// address or connect= asks for;"
                 " nothing was sent to it"
             )
-            raise NoTLS(text)
         self.awaited = f"{self._address} did not answer the request to connect"
         super().write(payload)  # type: ignore[no-untyped-call]
 

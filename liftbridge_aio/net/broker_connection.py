@@ -89,8 +89,7 @@ class _OneConnectionChannel(Channel):
     async def __connect__(self) -> H2Protocol:
         if self.spent:
             if not self._connected or self._protocol is None:
-                reason = "Connection lost"
-                raise StreamTerminatedError(reason)
+                raise StreamTerminatedError("Connection lost")
             return self._protocol
         self.spent = True
         return await super().__connect__()
@@ -175,12 +174,16 @@ class BrokerConnection:
             connected = True
         except TimeoutError as error:
             what = "a connection" if self._tls is None else "a TLS connection"
-            text = f"{self.address} did not accept {what} within {timeout:g} s"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
+            raise CallFailure(
+                Code.UNAVAILABLE,
+                f"{self.address} did not accept {what} within {timeout:g} s",
+                Reach.NOT_SENT,
+            ) from error
         except (OSError, ValueError) as error:  # the latter for invalid host names
             self._raise_tls_failure(error)
-            text = f"cannot connect to {self.address}: {error}"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT) from error
+            raise CallFailure(
+                Code.UNAVAILABLE, f"cannot connect to {self.address}: {error}", Reach.NOT_SENT
+            ) from error
         finally:
             if self.state is ConnectionState.NEW and not connected:
                 self.close()
@@ -188,8 +191,11 @@ class BrokerConnection:
             self._channel.forget_connection()
             self._raise_tls_failure(cast("BrokerProtocol", protocol).lost_by)
             self._raise_if_not_http2()
-            text = f"{self.address} closed the connection as soon as it was open"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+            raise CallFailure(
+                Code.UNAVAILABLE,
+                f"{self.address} closed the connection as soon as it was open",
+                Reach.NOT_SENT,
+            )
         protocol.processor.processors[SettingsAcknowledged] = self._give_credit
         self.state = ConnectionState.UP
         self.last_received = self._loop.time()
@@ -266,8 +272,11 @@ class BrokerConnection:
     def _check_up(self) -> None:
         if self.state is not ConnectionState.UP:
             self._raise_if_not_http2()
-            text = f"the connection to {self.address} is {self.state.value}"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+            raise CallFailure(
+                Code.UNAVAILABLE,
+                f"the connection to {self.address} is {self.state.value}",
+                Reach.NOT_SENT,
+            )
 
     async def unary(
         self, rpc: Rpc[RequestT, ReplyT], request: RequestT, timeout: float | None
@@ -310,9 +319,11 @@ class BrokerConnection:
         first_bytes = self._channel.not_http2
         if first_bytes is not None:
             known = ", as a NATS server does" if first_bytes == _NATS_GREETING else ""
-            text = f"{self.address} does not speak HTTP/2: it sent {first_bytes!r}{known}"
             raise CallFailure(
-                Code.UNAVAILABLE, text, Reach.NOT_SENT, unusable=NotLiftbridge
+                Code.UNAVAILABLE,
+                f"{self.address} does not speak HTTP/2: it sent {first_bytes!r}{known}",
+                Reach.NOT_SENT,
+                unusable=NotLiftbridge,
             ) from cause
 
     async def check_health(self, timeout: float) -> None:

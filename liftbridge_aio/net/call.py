@@ -264,8 +264,9 @@ class Call:
             raise self._failure_of_broken_call(error) from error
         except TimeoutError as error:
             _undo_cancellations(task, cancelling)
-            text = "no answer within the timeout"
-            raise CallFailure(Code.DEADLINE_EXCEEDED, text, self._reach) from error
+            raise CallFailure(
+                Code.DEADLINE_EXCEEDED, "no answer within the timeout", self._reach
+            ) from error
         except (
             OSError,
             H2Error,
@@ -277,8 +278,9 @@ class Call:
         ) as error:
             # grpclib fails with assertions and missing attributes where a connection was torn down
             # under it, with the last two where headers are missing or invalid.
-            text = f"the connection broke: {error!r}"
-            raise CallFailure(Code.UNAVAILABLE, text, self._reach) from error
+            raise CallFailure(
+                Code.UNAVAILABLE, f"the connection broke: {error!r}", self._reach
+            ) from error
 
     @property
     def _reach(self) -> Reach:

@@ -183,8 +183,11 @@ class _LeaderSearch:
             self._listed = answered_by is not None
             return leader
         if answered_by is None:
-            text = f"no server could be asked for the leader of {stream}/{partition}"
-            raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+            raise CallFailure(
+                Code.UNAVAILABLE,
+                f"no server could be asked for the leader of {stream}/{partition}",
+                Reach.NOT_SENT,
+            )
         if stream not in snapshot.streams:
             self.absence.denied(asyncio.get_running_loop().time(), answered_by)
             raise CallFailure(Code.NOT_FOUND, f"no broker knows the stream: {stream}")
@@ -192,8 +195,11 @@ class _LeaderSearch:
             # Partitions are created with their stream, so no retry will find it.
             failure = CallFailure(Code.NOT_FOUND, f"no such partition: {stream}/{partition}")
             raise self._state.error(failure) from failure
-        text = f"{stream}/{partition} has no leader whose address is known"
-        raise CallFailure(Code.UNAVAILABLE, text, Reach.NOT_SENT)
+        raise CallFailure(
+            Code.UNAVAILABLE,
+            f"{stream}/{partition} has no leader whose address is known",
+            Reach.NOT_SENT,
+        )
 
     def _not_alive(self, address: str) -> CallFailure:
         text = f"the leader, {address}, does not answer health checks"

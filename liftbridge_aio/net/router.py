@@ -88,8 +88,7 @@ class Router:
             address = mapping(broker.address)
             parse_address(address)
         except CALLBACK_ERRORS as error:
-            text = f"address_map failed for {broker.address!r}: {error!r}"
-            raise InvalidRequest(text) from error
+            raise InvalidRequest(f"address_map failed for {broker.address!r}: {error!r}") from error
         return address
 
     def addresses(self) -> list[str]:
@@ -156,8 +155,11 @@ class Router:
             async with asyncio.timeout_at(deadline):
                 connection = await self.pool.get(address, Purpose.CONTROL)
         except TimeoutError as error:
-            text = f"no connection to {address} within {timeout:.3g} s"
-            raise CallFailure(Code.DEADLINE_EXCEEDED, text, Reach.NOT_SENT) from error
+            raise CallFailure(
+                Code.DEADLINE_EXCEEDED,
+                f"no connection to {address} within {timeout:.3g} s",
+                Reach.NOT_SENT,
+            ) from error
         left = max(deadline - loop.time(), _SHORTEST_TIMEOUT) if send_deadline else None
         try:
             async with asyncio.timeout_at(deadline):
@@ -174,9 +176,11 @@ class Router:
                 self.pool.forget_incarnation(address)
             # Servers that require TLS close plain connections without sending anything.
             if connection.closed_silently and await self._requires_tls(address, deadline):
-                text = f"{address} requires TLS, but this client was configured without it"
                 raise CallFailure(
-                    Code.UNAVAILABLE, text, Reach.NOT_SENT, unusable=TLSFailed
+                    Code.UNAVAILABLE,
+                    f"{address} requires TLS, but this client was configured without it",
+                    Reach.NOT_SENT,
+                    unusable=TLSFailed,
                 ) from failure
             if failure.unusable is not None:
                 self.pool.mark_unusable(address, failure)

@@ -170,8 +170,7 @@ class Supervisor:
         # cancelled too and start the next, for ever.
         if self._group is None or self._ending:
             is_closed = self._task is not None or self._stopping.is_set()
-            text = f"{self._owner} is {'closed' if is_closed else 'not connected yet'}"
-            raise ClientClosed(text)
+            raise ClientClosed(f"{self._owner} is {'closed' if is_closed else 'not connected yet'}")
         child, name = Child(lambda: self._ending), f"{self.name}:{name}"
         work = begun_later(child.run(lambda: function(*args), name))
         child.task = self._group.create_task(work, name=name)

@@ -136,14 +136,14 @@ class NsqConnection(asyncio.Protocol):
         await self.request(protocol.identify(wanted), timeout)
         if options.tls is not None:
             if not self.granted.tls:
-                text = f"nsqd at {self.address} does not offer TLS"
-                raise NotConnected(text)
+                raise NotConnected(f"nsqd at {self.address} does not offer TLS")
             secured = await self._loop.start_tls(transport, self, options.tls, server_hostname=host)
             self._transport = cast("asyncio.Transport", secured)
         for confirmation in self._confirmations:
             if (answer := await confirmation) != protocol.OK:
-                message = f"an upgrade of the connection was answered with {answer[:64]!r}"
-                raise ProtocolError(message)
+                raise ProtocolError(
+                    f"an upgrade of the connection was answered with {answer[:64]!r}"
+                )
         if self.granted.auth_required:
             secret = (options.auth_secret or "").encode()
             await self.request(protocol.auth(secret), timeout)
@@ -282,8 +282,7 @@ class NsqConnection(asyncio.Protocol):
         elif content == protocol.HEARTBEAT:
             self._write(protocol.NOP)
         elif not self._pending:
-            message = f"a response came that nothing was asked for: {content[:64]!r}"
-            raise ProtocolError(message)
+            raise ProtocolError(f"a response came that nothing was asked for: {content[:64]!r}")
         else:
             if not self._is_open:
                 self._upgrade(content)

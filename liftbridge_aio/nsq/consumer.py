@@ -124,11 +124,9 @@ class Consumer:
         self._addresses = [full_address(each) for each in names(nsqd, "an address")]
         self._lookupds = names(lookupd, "a URL")
         if bool(self._addresses) is bool(self._lookupds):
-            text = "name nsqds or nsqlookupds: one of them, not both"
-            raise InvalidRequest(text)
+            raise InvalidRequest("name nsqds or nsqlookupds: one of them, not both")
         if len(set(self._addresses)) < len(self._addresses):
-            text = f"an nsqd is named twice: {', '.join(self._addresses)}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"an nsqd is named twice: {', '.join(self._addresses)}")
         self._max_in_flight = max_in_flight
         self._on_giving_up = on_giving_up
         self._state = State.NEW
@@ -151,8 +149,7 @@ class Consumer:
             ProtocolError: the server is no nsqd.
         """
         if self._state is not State.NEW:
-            text = "a consumer is entered once; create another one"
-            raise Closed(text)
+            raise Closed("a consumer is entered once; create another one")
         self._deliveries = deliveries = Deliveries(
             self.topic, self._options, self._max_in_flight, self._on_giving_up
         )
@@ -387,8 +384,7 @@ class Consumer:
         deliveries = self._opened()
         address = full_address(address)
         if address in self._nsqds:
-            text = f"the consumer has nsqd at {address} already"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"the consumer has nsqd at {address} already")
         nsqd = self._add(deliveries, address, discovered=False)
         if errors := await self._first_attempts([nsqd]):
             await self._remove(nsqd)
@@ -405,8 +401,7 @@ class Consumer:
         self._opened()
         nsqd = self._nsqds.get(full_address(address))
         if nsqd is None:
-            text = f"the consumer has no nsqd at {address}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"the consumer has no nsqd at {address}")
         await self._remove(nsqd)
 
     @property
@@ -415,8 +410,7 @@ class Consumer:
 
     def _opened(self) -> Deliveries:
         if self._deliveries is None or self._state is not State.OPEN:
-            text = f"the consumer is {self._state.value}"
-            raise Closed(text)
+            raise Closed(f"the consumer is {self._state.value}")
         return self._deliveries
 
     def _add(self, deliveries: Deliveries, address: str, *, discovered: bool) -> _Nsqd:

@@ -380,11 +380,11 @@ class Deliveries:
 
 def _check_in_flight(message: Message) -> None:
     if message.is_answered:
-        text = f"{message!r} was answered before, or requeued when the consumer was closed"
-        raise AlreadyAnswered(text)
+        raise AlreadyAnswered(
+            f"{message!r} was answered before, or requeued when the consumer was closed"
+        )
     if message.connection.error is not None:
-        text = f"{message!r} is not in flight: {message.connection.error.message}"
-        raise NotInFlight(text)
+        raise NotInFlight(f"{message!r} is not in flight: {message.connection.error.message}")
 
 
 def _flow_settings(options: ConsumerOptions, max_in_flight: int) -> FlowSettings:

@@ -49,8 +49,7 @@ class Discovery:
             else:
                 found.update(each.address for each in answer)
         if len(errors) == len(self._clients):
-            text = f"no nsqlookupd answered: {errors[0].message}"
-            raise LookupFailed(text) from errors[0]
+            raise LookupFailed(f"no nsqlookupd answered: {errors[0].message}") from errors[0]
         return found
 
     async def aclose(self) -> None:

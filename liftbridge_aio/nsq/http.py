@@ -36,8 +36,7 @@ def _httpx() -> Any:
     try:
         import httpx2  # noqa: PLC0415 - optional
     except ImportError as error:
-        text = "HTTP needs httpx2: pip install 'liftbridge-aio[nsq]'"
-        raise ImportError(text) from error
+        raise ImportError("HTTP needs httpx2: pip install 'liftbridge-aio[nsq]'") from error
     return httpx2
 
 
@@ -59,8 +58,7 @@ class HttpClient:
     ) -> None:
         check_text(url, "a URL")
         if not url.startswith(("http://", "https://")):
-            text = f"{url!r} is no URL; write http://host:port"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{url!r} is no URL; write http://host:port")
         self.url = url.rstrip("/")
         headers = {"Accept": _ACCEPT.encode()}
         check_string(auth_secret, "auth_secret")
@@ -72,8 +70,7 @@ class HttpClient:
                 base_url=self.url, headers=headers, timeout=seconds(timeout, "timeout")
             )
         except errors.InvalidURL as error:
-            text = f"{url!r} is no URL: {error}"
-            raise InvalidRequest(text) from error
+            raise InvalidRequest(f"{url!r} is no URL: {error}") from error
 
     async def __aenter__(self) -> Self:
         """Open nothing yet: requests connect."""
@@ -135,8 +132,9 @@ class HttpClient:
         try:
             answer = await self._client.request(method, path, content=content, params=query)
         except (errors.HTTPError, errors.InvalidURL) as error:
-            text = f"{method} {path} at {self.url} failed: {error or type(error).__name__}"
-            raise NotConnected(text) from error
+            raise NotConnected(
+                f"{method} {path} at {self.url} failed: {error or type(error).__name__}"
+            ) from error
         found = _parsed(answer)
         if isinstance(found, dict) and _VERSIONED not in answer.headers and "status_code" in found:
             status = found["status_code"]
@@ -152,8 +150,7 @@ class HttpClient:
 
     def _mapping(self, found: object) -> dict[str, Any]:
         if not isinstance(found, dict):
-            text = f"{self.url} answered with {str(found)[:64]!r}"
-            raise ProtocolError(text)
+            raise ProtocolError(f"{self.url} answered with {str(found)[:64]!r}")
         return found
 
 
@@ -277,8 +274,7 @@ class LookupdHttp(HttpClient):
                 for each in self._mapping(found).get("producers") or []
             ]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            text = f"{self.url} answered with {str(found)[:64]!r}"
-            raise LookupFailed(text) from error
+            raise LookupFailed(f"{self.url} answered with {str(found)[:64]!r}") from error
         return [each for each in nsqds if self._is_address(each.address)]
 
     def _is_address(self, address: str) -> bool:

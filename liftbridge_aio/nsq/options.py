@@ -82,8 +82,7 @@ class ConnectionOptions:
         if self.output_buffer_bytes is not None:
             check_whole_number(self.output_buffer_bytes, "output_buffer_bytes", 0, INT32_MAX)
         if self.snappy and self.deflate_level:
-            text = "nsqd compresses with deflate or with snappy, not with both"
-            raise InvalidRequest(text)
+            raise InvalidRequest("nsqd compresses with deflate or with snappy, not with both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +146,11 @@ class ConsumerOptions(ConnectionOptions):
         check_flags(probe_first=self.probe_first, backoff_on_refusal=self.backoff_on_refusal)
         check_number(self.lookup_jitter, "lookup_jitter")
         if not 0 <= self.lookup_jitter <= 1:
-            text = f"lookup_jitter must be from 0 to 1, not {self.lookup_jitter}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"lookup_jitter must be from 0 to 1, not {self.lookup_jitter}")
         if self.backoff_strategy not in {"exponential", "full_jitter"}:
-            text = (
+            raise InvalidRequest(
                 f"backoff_strategy is 'exponential' or 'full_jitter', not {self.backoff_strategy!r}"
             )
-            raise InvalidRequest(text)
 
 
 _CONSUMER_DURATIONS: Final = (
@@ -170,5 +167,4 @@ _CONSUMER_DURATIONS: Final = (
 def _check_longer_than_zero(options: ConnectionOptions, *names: str) -> None:
     for name in names:
         if seconds(getattr(options, name), name) == 0:
-            text = f"{name} must be longer than 0 seconds"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{name} must be longer than 0 seconds")

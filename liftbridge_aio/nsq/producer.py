@@ -144,8 +144,7 @@ class Producer:
         _check_body(body)
         milliseconds = seconds(delay, "delay") * 1000
         if milliseconds > INT32_MAX:
-            text = f"a delay is at most {INT32_MAX // 1000} s, not {delay!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"a delay is at most {INT32_MAX // 1000} s, not {delay!r}")
         await self._request(protocol.dpub(topic, round(milliseconds), body))
 
     async def ping(self) -> None:
@@ -166,8 +165,9 @@ class Producer:
                 async with asyncio.timeout(self._timeout):
                     connection = await self._connect()
             except TimeoutError as error:
-                text = f"cannot connect to nsqd at {self._address} within {self._timeout:g} s"
-                raise NotConnected(text) from error
+                raise NotConnected(
+                    f"cannot connect to nsqd at {self._address} within {self._timeout:g} s"
+                ) from error
         if connection.is_full:
             await connection.room()
         await connection.request(command, self._timeout)
@@ -193,12 +193,10 @@ class Producer:
 
     def _check_entered(self) -> None:
         if not self._is_entered:
-            message = "the producer is closed, or was not entered"
-            raise Closed(message)
+            raise Closed("the producer is closed, or was not entered")
 
 
 def _check_body(body: bytes) -> None:
     check_bytes(body, "the body")
     if not body:
-        text = "nsqd refuses messages without a body"
-        raise InvalidRequest(text)
+        raise InvalidRequest("nsqd refuses messages without a body")

@@ -277,11 +277,11 @@ class AcksStream:
         )
         stored = len((await self._network.metadata.stream(self.name, self._timeout)).partitions)
         if stored < len(partitions):
-            text = (
+            raise StreamReset(
                 f"the group {self._group!r} has acks of {stored} partitions, and the stream has"
-                f" {len(partitions)}: it was created again; unsubscribe() forgets the acks"
+                f" {len(partitions)}: it was created again; unsubscribe() forgets the acks",
+                stream=self.stream,
             )
-            raise StreamReset(text, stream=self.stream)
 
     async def fetch(
         self,
@@ -361,8 +361,11 @@ class AcksStream:
                     place.partition, found.snapshot, end + 1, found.acks, last=False
                 )
                 return found
-        text = "other members write its acks all the time"
-        raise QueueTaken(text, stream=place.stream, partition=place.partition)
+        raise QueueTaken(
+            "other members write its acks all the time",
+            stream=place.stream,
+            partition=place.partition,
+        )
 
     async def save(
         self,
@@ -388,9 +391,10 @@ class AcksStream:
                 except (IncorrectOffset, StreamNotFound) as error:
                     record, end = await self._tail(place.partition)
                     if record is None or record.owner != self._owner:
-                        text = "another member of the group has taken the partition"
                         raise QueueTaken(
-                            text, stream=place.stream, partition=place.partition
+                            "another member of the group has taken the partition",
+                            stream=place.stream,
+                            partition=place.partition,
                         ) from error
                     self._ends[place] = end  # the ack of a former write was lost
                 else:
@@ -471,8 +475,9 @@ class AcksStream:
         )
         ack = await (await self._publisher.submit(message))
         if ack is None:
-            text = "acks were stored without an ack"
-            raise LiftbridgeError(text, stream=self.name, partition=partition)
+            raise LiftbridgeError(
+                "acks were stored without an ack", stream=self.name, partition=partition
+            )
         return ack.offset
 
 

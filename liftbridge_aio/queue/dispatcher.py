@@ -472,8 +472,7 @@ class Dispatcher:
         if delivery.state is AttemptState.EXPIRED or window is None:
             self._late += 1
         if window is None:
-            text = "no delivery is made before its partition is claimed"
-            raise AssertionError(text)
+            raise AssertionError("no delivery is made before its partition is claimed")
         return window
 
     async def confirmed(self, delivery: Delivery, *, stored: bool) -> None:

@@ -52,11 +52,11 @@ class Exponential:
         for name in ("initial", "factor", "max"):
             check_number(getattr(self, name), name)
         if not (0 <= self.initial <= self.max < math.inf and self.factor >= 1):
-            text = f"a delay grows from 0 or more by a factor of 1 or more to its max, not {self!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"a delay grows from 0 or more by a factor of 1 or more to its max, not {self!r}"
+            )
         if self.jitter not in {"full", None}:
-            text = f"jitter is 'full' or None, not {self.jitter!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"jitter is 'full' or None, not {self.jitter!r}")
 
     def __call__(self, attempt: int, error: BaseException | None = None) -> float:  # noqa: ARG002
         """Return the seconds to wait after an attempt, counted from 1."""
@@ -86,8 +86,7 @@ def retry_delay(
     if isinstance(retry, Sequence):
         whole: object = retry
         if isinstance(whole, str):
-            text = f"retry is a number of seconds, several or a function, not {whole!r}"
-            raise WrongType(text)
+            raise WrongType(f"retry is a number of seconds, several or a function, not {whole!r}")
         delays = [_finite_seconds(each, "a delay of retry") for each in retry]
         if not delays:
             raise InvalidRequest("retry needs at least one delay")
@@ -99,8 +98,9 @@ def retry_delay(
 def _finite_seconds(delay: Duration, name: str) -> float:
     found = seconds(delay, name)
     if found == math.inf:
-        text = f"{name} is a finite number of seconds: raise Reject to give a message up"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"{name} is a finite number of seconds: raise Reject to give a message up"
+        )
     return found
 
 
@@ -118,8 +118,9 @@ def _checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], f
         if signature is not None:
             signature.bind(1, None)
     except TypeError as error:
-        text = f"retry is called with the number of the attempt and its error: {error}"
-        raise WrongType(text) from error
+        raise WrongType(
+            f"retry is called with the number of the attempt and its error: {error}"
+        ) from error
     if inspect.iscoroutinefunction(retry):
         raise WrongType("retry must return seconds at once: it is a coroutine function")
 
@@ -128,8 +129,7 @@ def _checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], f
             return _finite_seconds(retry(attempt, error), "a delay")
         except Exception as failure:
             what = error_text(failure)
-            text = f"retry returned no delay for attempt {attempt}: {what}"
-            raise RetryFailed(text) from failure
+            raise RetryFailed(f"retry returned no delay for attempt {attempt}: {what}") from failure
 
     return delay
 
@@ -159,8 +159,7 @@ class Probing:
         check_number(self.initial, "initial")
         check_number(self.max, "max")
         if not 0 < self.initial <= self.max < math.inf:
-            text = f"a pause grows from more than 0 s to its max, not {self!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"a pause grows from more than 0 s to its max, not {self!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +188,9 @@ class RetryStreams:
         bounds = (0.0, *self.tiers, math.inf)
         is_ascending = all(low < high for low, high in itertools.pairwise(bounds))
         if not self.tiers or not is_ascending:
-            text = f"tiers are seconds in ascending order, at least one, not {self.tiers!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"tiers are seconds in ascending order, at least one, not {self.tiers!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,8 +206,7 @@ class Queue(Generic[DeliveryT]):
             LiftbridgeError: it could not join.
         """
         if self._entered or self._closer is not None:
-            text = "a queue is entered only once; create a new one"
-            raise UsageError(text)
+            raise UsageError("a queue is entered only once; create a new one")
         if self._plan.dead_letter is not None:
             await self._check_dead_letters(self._plan.dead_letter.stream)
         # A stream that was created again may have other partitions than are known.
@@ -377,8 +376,7 @@ class Queue(Generic[DeliveryT]):
         if delivery is not None:
             return cast("DeliveryT", delivery)
         if self.state is GroupState.NEW and self._closer is None:
-            text = "a queue is read inside `async with`: entering it joins the group"
-            raise UsageError(text)
+            raise UsageError("a queue is read inside `async with`: entering it joins the group")
         delivery = await self._dispatcher.next()
         if delivery is not None:
             return cast("DeliveryT", delivery)
@@ -464,12 +462,10 @@ class Queue(Generic[DeliveryT]):
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT64_MAX)
         if on_timeout not in {"cancel", "continue"}:
-            text = f"on_timeout is 'cancel' or 'continue', not {on_timeout!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"on_timeout is 'cancel' or 'continue', not {on_timeout!r}")
         check_flags(stop_on_signals=stop_on_signals)
         if self.state is GroupState.NEW or self._runner is not None:
-            text = "a queue is run inside `async with`, by one task"
-            raise UsageError(text)
+            raise UsageError("a queue is run inside `async with`, by one task")
         runner = self._runner = DeliveryRunner(
             self.group,
             self._dispatcher,
@@ -513,12 +509,16 @@ class Queue(Generic[DeliveryT]):
         """
         plan, tiers = self._plan, self._tiers
         if tiers is None or plan.retry_streams is None:
-            text = "messages wait in retry streams: give the queue retry_streams=RetryStreams(...)"
-            raise UsageError(text, stream=self.stream)
+            raise UsageError(
+                "messages wait in retry streams: give the queue retry_streams=RetryStreams(...)",
+                stream=self.stream,
+            )
         wait, longest = seconds(delay, "delay"), plan.retry_streams.tiers[-1]
         if wait > longest:
-            text = f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s"
-            raise InvalidRequest(text, stream=self.stream)
+            raise InvalidRequest(
+                f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s",
+                stream=self.stream,
+            )
         # Forwarded headers of another queue would tell a wrong origin.
         own = {name: each for name, each in (headers or {}).items() if name not in HEADERS}
         return await tiers.publish(value, key, own, partition, 0, wait)

@@ -147,8 +147,10 @@ class _Commits:
             async with asyncio.timeout(self._timeout):
                 await self._settle()
         except TimeoutError as error:
-            text = f"the acks of the partition were not stored within {self._timeout:g} s"
-            raise PublishOutcomeUnknown(text, **self._delivery.share.place._asdict()) from error
+            raise PublishOutcomeUnknown(
+                f"the acks of the partition were not stored within {self._timeout:g} s",
+                **self._delivery.share.place._asdict(),
+            ) from error
 
     async def _settle(self) -> None:
         while True:
@@ -173,8 +175,9 @@ class _Commits:
         try:
             await self._acks.save(share)
         except QueueTaken as error:
-            text = f"the delivery is another member's: {error.message}"
-            raise ProducerFenced(text, **share.place._asdict()) from error
+            raise ProducerFenced(
+                f"the delivery is another member's: {error.message}", **share.place._asdict()
+            ) from error
 
 
 class DeliveryTransaction(Transaction):

@@ -49,6 +49,7 @@ def register(spark: SparkSession) -> None:
 
         from .source import LiftbridgeDataSource  # noqa: PLC0415 - needs pyspark
     except ImportError as error:
-        text = f"Spark's packages are missing ({error}): pip install 'liftbridge-aio[spark]'"
-        raise ImportError(text) from error
+        raise ImportError(
+            f"Spark's packages are missing ({error}): pip install 'liftbridge-aio[spark]'"
+        ) from error
     spark.dataSource.register(LiftbridgeDataSource)

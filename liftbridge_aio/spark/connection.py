@@ -190,8 +190,7 @@ class WorkerConnection:
         except TimeoutError:
             if not limit.expired():
                 raise
-            text = f"the work did not end within {timeout:g} s"
-            raise RequestTimeout(text) from None
+            raise RequestTimeout(f"the work did not end within {timeout:g} s") from None
 
     async def _connected(self, connect_timeout: float) -> Client:
         async with self._connecting:

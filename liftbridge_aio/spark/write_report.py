@@ -175,8 +175,7 @@ async def write_report(client: Client, *streams: str) -> WriteReport:
     known = (await client.fetch_metadata(streams, expected=streams)).streams
     for stream in dict.fromkeys(streams):
         if stream not in known:
-            text = "no such stream"
-            raise StreamNotFound(text, stream=stream)
+            raise StreamNotFound("no such stream", stream=stream)
     for stream in dict.fromkeys(streams):
         for partition in sorted(known[stream].partitions):
             messages = client.subscribe(stream, partition, StartAt.earliest(), StopAt.latest())

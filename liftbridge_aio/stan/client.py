@@ -99,8 +99,7 @@ class Client:
             check_text(value, name)
             problem = client_id_problem(value)
             if problem:
-                text = f"{name} is {value!r}: {problem}"
-                raise InvalidRequest(text)
+                raise InvalidRequest(f"{name} is {value!r}: {problem}")
         if isinstance(connection, NatsConnection):
             if connect is not None:
                 raise InvalidRequest("connect= goes with addresses, not with a connection")
@@ -382,8 +381,7 @@ def _check_reply(reply: str) -> None:
     check_text(reply, "reply")
     problem = reply_problem(reply)
     if problem:
-        text = f"{problem}: {reply!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{problem}: {reply!r}")
 
 
 def _closed(text: str) -> ClientClosed:

@@ -312,8 +312,7 @@ class StreamingLink:
                 subject, cb=receive, pending_msgs_limit=-1, pending_bytes_limit=-1
             )
         except errors.Error as error:
-            text = f"{subject} cannot be subscribed to: {error!r}"
-            raise ConnectionFailed(text) from error
+            raise ConnectionFailed(f"{subject} cannot be subscribed to: {error!r}") from error
 
     async def forget(self, *subscriptions: Subscription) -> None:
         """End subscriptions; does nothing to those that have ended."""

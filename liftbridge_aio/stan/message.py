@@ -134,8 +134,9 @@ class Message:
             NotSupported: a delay is given; the protocol has none.
         """
         if delay is not None:
-            text = "NATS Streaming delivers again after ack_wait, and after no other delay"
-            raise NotSupported(text)
+            raise NotSupported(
+                "NATS Streaming delivers again after ack_wait, and after no other delay"
+            )
         self.settled = True
 
     async def reject(self, reason: str = "") -> None:
@@ -156,5 +157,4 @@ class Message:
         Raises:
             NotSupported: always.
         """
-        text = "NATS Streaming cannot extend the time for an ack; raise ack_wait"
-        raise NotSupported(text)
+        raise NotSupported("NATS Streaming cannot extend the time for an ack; raise ack_wait")

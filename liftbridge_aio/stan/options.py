@@ -63,8 +63,7 @@ class ClientOptions:
         """
         for name in ("connect_timeout", "request_timeout", "ack_timeout", "publish_timeout"):
             if seconds(getattr(self, name), name) == 0:
-                text = f"{name} must be longer than 0 seconds"
-                raise InvalidRequest(text)
+                raise InvalidRequest(f"{name} must be longer than 0 seconds")
         seconds(self.close_timeout, "close_timeout")
         for name, least, most in (
             ("max_in_flight", 1, INT64_MAX),
@@ -77,10 +76,9 @@ class ClientOptions:
         check_type(self.backoff, Backoff, "backoff is a Backoff")
         check_text(self.discover_prefix, "discover_prefix")
         if channel_problem(self.discover_prefix):
-            text = (
+            raise InvalidRequest(
                 f"discover_prefix is a NATS subject without wildcards, not {self.discover_prefix!r}"
             )
-            raise InvalidRequest(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +106,7 @@ class SubscriptionPlan:
         check_text(self.durable, "durable")
         problem = durable_problem(self.durable, self.queue)
         if problem:
-            text = f"{problem}: {self.durable!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"{problem}: {self.durable!r}")
         check_type(self.start, StartAt, "start is made by StartAt")
         check_flags(manual_ack=self.manual_ack)
         check_whole_number(self.ack_wait, "ack_wait, in whole seconds,", 1, INT32_MAX)
@@ -126,8 +123,7 @@ def check_channel(channel: str) -> None:
     check_text(channel, "a channel")
     problem = channel_problem(channel)
     if problem:
-        text = f"{problem}: {channel!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{problem}: {channel!r}")
 
 
 def whole_seconds(duration: Duration, name: str) -> int:
@@ -139,8 +135,7 @@ def whole_seconds(duration: Duration, name: str) -> int:
     """
     value = seconds(duration, name)
     if not value.is_integer():
-        text = (
+        raise InvalidRequest(
             f"{name} is a whole number of seconds, as the wire carries no parts, not {duration!r}"
         )
-        raise InvalidRequest(text)
     return int(value)

@@ -221,12 +221,12 @@ class Publisher:
             async with asyncio.timeout_at(deadline):
                 await self._window.enter(size)
         except TimeoutError:
-            text = f"no room in the window ({self._window.messages} messages in flight)"
-            raise PublishTimeout(text) from None
+            raise PublishTimeout(
+                f"no room in the window ({self._window.messages} messages in flight)"
+            ) from None
         if self._over is not None:
             self._window.leave(size)
-            text = f"{self._over} before there was room"
-            raise PublishNotSent(text)
+            raise PublishNotSent(f"{self._over} before there was room")
 
     def encode(self, publish: Publish) -> Prepared | None:
         """Make the message for the session of now, and expect its ack from now on."""

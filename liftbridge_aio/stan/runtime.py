@@ -139,8 +139,7 @@ class ClientRuntime:
                     self.check()
                     await self._changed.wait()
         except TimeoutError:
-            text = f"the client has no session: {self.link.outage}"
-            raise SessionLost(text) from self._loss
+            raise SessionLost(f"the client has no session: {self.link.outage}") from self._loss
         assert self._session is not None  # noqa: S101 - it is OPEN
         return self._session
 

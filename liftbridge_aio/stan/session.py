@@ -170,8 +170,9 @@ class Session:
                 missing.message += f": {self._link.outage}"
             raise missing from None
         except NotPermitted:
-            text = f"NATS forbids publishing to {subject}"
-            raise RequestNotPermitted(text) from self._link.last_error
+            raise RequestNotPermitted(
+                f"NATS forbids publishing to {subject}"
+            ) from self._link.last_error
 
     # Heartbeats and pings
 

@@ -388,8 +388,7 @@ class Subscription:
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT64_MAX)
         if on_error not in {"redeliver", "stop"}:
-            text = f"on_error is 'redeliver' or 'stop', not {on_error!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"on_error is 'redeliver' or 'stop', not {on_error!r}")
         check_flags(stop_on_signals=stop_on_signals)
         self._check_may_read()
         self._finish_current()

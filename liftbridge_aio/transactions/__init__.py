@@ -79,8 +79,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     module = _LATE.get(name)
     if module is None:
-        text = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(text)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 

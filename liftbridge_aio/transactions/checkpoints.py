@@ -42,8 +42,9 @@ class CheckpointStream:
     def __init__(self, prefix: str, *, replication_factor: int = ALL_SERVERS) -> None:
         check_text(prefix, "the prefix of streams")
         if not _PREFIX.fullmatch(prefix):
-            text = f"a prefix has letters, digits, '_', '-' and single dots between: not {prefix!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"a prefix has letters, digits, '_', '-' and single dots between: not {prefix!r}"
+            )
         if replication_factor != ALL_SERVERS:
             check_whole_number(replication_factor, "replication_factor", 1, 2**31 - 1)
         self.prefix = prefix
@@ -61,8 +62,9 @@ class CheckpointStream:
         """
         check_text(name, "the name of a producer")
         if not _NAME.fullmatch(name):
-            text = f"the name of a producer has letters, digits, '_' and '-': not {name!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"the name of a producer has letters, digits, '_' and '-': not {name!r}"
+            )
         return f"{self.prefix}.{name}"
 
 

@@ -245,11 +245,10 @@ class ClaimedLog:
         try:
             return decode_mark(message.headers.get(HEADER))
         except ValueError as error:
-            text = (
+            raise NewerFormat(
                 f"{self.stream} has a message of another version of the format at offset"
                 f" {message.offset}: {error}"
-            )
-            raise NewerFormat(text) from None
+            ) from None
 
     # Writing
 
@@ -301,8 +300,7 @@ class ClaimedLog:
 
     async def _write(self, parts: Iterable[tuple[Mark, bytes]]) -> None:
         if self._busy:
-            text = f"one task at a time writes to {self.stream}"
-            raise UsageError(text, stream=self.stream)
+            raise UsageError(f"one task at a time writes to {self.stream}", stream=self.stream)
         self._busy = True
         try:
             self._unsettled.extend(parts)
@@ -357,8 +355,11 @@ class ClaimedLog:
         except LiftbridgeError as error:
             if not self._may_be_stored:
                 raise
-            text = f"what stands in {self.stream} could not be read back: {error.message}"
-            raise PublishOutcomeUnknown(text, stream=self.stream, partition=0) from error
+            raise PublishOutcomeUnknown(
+                f"what stands in {self.stream} could not be read back: {error.message}",
+                stream=self.stream,
+                partition=0,
+            ) from error
 
     def _check_writer(self, message: Message) -> None:
         found = self._mark(message)
@@ -394,9 +395,11 @@ class ClaimedLog:
                 return
             tries = await self._wait_before_next(tries)
             if not tries:
-                text = f"it is unknown if a record is stored: {failure.message}"
                 raise PublishOutcomeUnknown(
-                    text, stream=self.stream, partition=0, offset=self._next
+                    f"it is unknown if a record is stored: {failure.message}",
+                    stream=self.stream,
+                    partition=0,
+                    offset=self._next,
                 ) from failure
 
     async def _is_stored(self, mark: Mark) -> bool:
@@ -424,13 +427,18 @@ class ClaimedLog:
                         continue
                     if found.kind is Kind.CLAIM or found.writer != self._writer:
                         done = "claimed" if found.kind is Kind.CLAIM else "appended to"
-                        text = f"another writer has {done} {self.stream} at offset {message.offset}"
-                        raise self._fence(message.offset, text)
+                        raise self._fence(
+                            message.offset,
+                            f"another writer has {done} {self.stream} at offset {message.offset}",
+                        )
         except ProducerFenced:
             raise
         except LiftbridgeError as error:
-            text = f"what stands in {self.stream} could not be read back: {error.message}"
-            raise PublishOutcomeUnknown(text, stream=self.stream, partition=0) from error
+            raise PublishOutcomeUnknown(
+                f"what stands in {self.stream} could not be read back: {error.message}",
+                stream=self.stream,
+                partition=0,
+            ) from error
         return False
 
     def _fence_lost(self) -> ProducerFenced:
@@ -452,8 +460,9 @@ class ClaimedLog:
             nonlocal tries
             tries = await self._wait_before_next(tries)
             if not tries:
-                text = f"{self.stream} does not commit what it stores"
-                raise PublishOutcomeUnknown(text, stream=self.stream, partition=0)
+                raise PublishOutcomeUnknown(
+                    f"{self.stream} does not commit what it stores", stream=self.stream, partition=0
+                )
             with suppress(PublishOutcomeUnknown):
                 await self._publish(Mark(Kind.MARKER, self._writer), b"", offset)
 

@@ -120,11 +120,10 @@ def check_idle(span: OpenSpan, *, force: bool) -> None:
     """
     idle = (time.time_ns() - span.latest) / _NS
     if idle < IDLE and not force:
-        text = (
+        raise TransactionActive(
             f"the newest message of the transaction of producer {span.producer.hex()} is {idle:.0f}"
             " s old, so its producer may be at work"
-        )
-        raise TransactionActive(text).at(span.stream, span.partition, span.newest)
+        ).at(span.stream, span.partition, span.newest)
 
 
 def rollback_message(span: OpenSpan, *, force: bool) -> OutgoingMessage:

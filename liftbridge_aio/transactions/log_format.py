@@ -44,21 +44,23 @@ def event_of(
     if version is None:
         return Event(offset, message, headers.get(UUID_HEADER))
     if len(version) != 1:
-        text = f"the ack at offset {offset} is malformed: its header is {version[:32]!r}"
-        raise MalformedAck(text, offset=offset)
-    if version[0] > VERSION:
-        text = (
-            f"the ack at offset {offset} has version {version.hex()} of the format,"
-            f" and this package reads version {VERSION}"
+        raise MalformedAck(
+            f"the ack at offset {offset} is malformed: its header is {version[:32]!r}",
+            offset=offset,
         )
-        raise NewerFormat(text, offset=offset)
+    if version[0] > VERSION:
+        raise NewerFormat(
+            f"the ack at offset {offset} has version {version.hex()} of the format,"
+            f" and this package reads version {VERSION}",
+            offset=offset,
+        )
     try:
         acks = tuple(AckEntry(*entry) for entry in decode_ack(value or b""))
     except MalformedData as error:
-        text = f"the ack at offset {offset} is malformed: {error.message}"
-        raise MalformedAck(text, offset=offset) from error
+        raise MalformedAck(
+            f"the ack at offset {offset} is malformed: {error.message}", offset=offset
+        ) from error
     for ack in acks:
         if len(ack.producer) != PRODUCER_BYTES or not ack.clock or ack.begin < NO_OFFSET:
-            text = f"the ack at offset {offset} is malformed: {ack}"
-            raise MalformedAck(text, offset=offset)
+            raise MalformedAck(f"the ack at offset {offset} is malformed: {ack}", offset=offset)
     return Event(offset, message, None, acks)

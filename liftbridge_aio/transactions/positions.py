@@ -128,8 +128,11 @@ class SubscriptionPositions:
         plan = reader.plan
         place = plan.stream, plan.partition
         if self.checkpoints.readers.setdefault(place, self) is not self:
-            text = "another subscription reads this partition for the same producer"
-            raise UsageError(text, stream=plan.stream, partition=plan.partition)
+            raise UsageError(
+                "another subscription reads this partition for the same producer",
+                stream=plan.stream,
+                partition=plan.partition,
+            )
         self._partitions[place] = _Partition(reader)
         stored = self.checkpoints.positions.get(place)
         if stored is None or reader.sought:
@@ -137,12 +140,12 @@ class SubscriptionPositions:
         await self._metadata.stream(plan.stream, timeout)
         state = await self._metadata.partition(plan.stream, plan.partition, timeout)
         if stored.value > state.newest_offset + 1:
-            text = (
-                f"transactions of the producer have read up to offset {stored.value}, and the log"
-                f" ends at {state.newest_offset}: it was truncated or created again"
-            )
             raise StreamReset(
-                text, stream=plan.stream, partition=plan.partition, offset=stored.value
+                f"transactions of the producer have read up to offset {stored.value}, and the log"
+                f" ends at {state.newest_offset}: it was truncated or created again",
+                stream=plan.stream,
+                partition=plan.partition,
+                offset=stored.value,
             )
         reader.begin_at(stored)
 
@@ -161,8 +164,9 @@ class SubscriptionPositions:
         Raises:
             UsageError: always.
         """
-        text = "positions=producer are stored by transactions: producer.transaction(subscription)"
-        raise UsageError(text)
+        raise UsageError(
+            "positions=producer are stored by transactions: producer.transaction(subscription)"
+        )
 
     async def close(self, timeout: float) -> None:
         """Let other subscriptions read the partitions."""
@@ -190,10 +194,10 @@ def positions_of(subscription: Readable, checkpoints: object) -> SubscriptionPos
     )
     found = subscription.position_store
     if not isinstance(found, SubscriptionPositions) or found.checkpoints is not checkpoints:
-        text = (
+        raise UsageError(
             "a transaction commits the positions of subscriptions of its own producer: subscribe"
-            " with positions= of that producer"
+            " with positions= of that producer",
+            stream=subscription.stream,
         )
-        raise UsageError(text, stream=subscription.stream)
     found.check()
     return found

@@ -214,11 +214,10 @@ class Producer:
             checkpoints.check()
             other = self._newest
             if other is not None and other.phase not in {Phase.COMMITTED, Phase.ABORTED}:
-                text = (
+                raise UsageError(
                     "a producer with a store has one transaction at a time: finish the one that is"
                     f" {other.phase.value}"
                 )
-                raise UsageError(text)
         transaction = Transaction(self._sender, self._of_transactions, checkpoints, subscriptions)
         if checkpoints is not None:
             self._warn_of_moved(checkpoints, subscriptions)

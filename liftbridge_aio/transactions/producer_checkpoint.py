@@ -60,11 +60,11 @@ def decode(data: bytes) -> ProducerCheckpoint:
     """
     version, producer, clock, sources, ack_intents = decode_producer_checkpoint(data)
     if version > VERSION:
-        text = f"the checkpoint has version {version}, and this package reads version {VERSION}"
-        raise NewerFormat(text)
+        raise NewerFormat(
+            f"the checkpoint has version {version}, and this package reads version {VERSION}"
+        )
     if version != VERSION:
-        text = f"the record is no checkpoint of a producer: it has version {version}"
-        raise MalformedData(text)
+        raise MalformedData(f"the record is no checkpoint of a producer: it has version {version}")
     intents = tuple(
         AckIntent(*_place(journal), AckEntry(*entry))
         for journal, ack in ack_intents.items()
@@ -87,5 +87,4 @@ def _place(journal: str) -> Place:
     try:
         return stream, int(partition)
     except ValueError:
-        text = f"the checkpoint names no partition: {journal!r}"
-        raise MalformedData(text) from None
+        raise MalformedData(f"the checkpoint names no partition: {journal!r}") from None

@@ -63,8 +63,9 @@ class ReadCommitted:
 
     def __post_init__(self) -> None:
         if self.on_truncated not in {"error", "emit", "skip"}:
-            text = f"on_truncated is 'error', 'emit' or 'skip', not {self.on_truncated!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"on_truncated is 'error', 'emit' or 'skip', not {self.on_truncated!r}"
+            )
         check_on_malformed(self.on_malformed)
         check_flags(acks=self.acks)
         for name in ("max_messages", "max_bytes", "max_producers"):
@@ -79,8 +80,7 @@ def check_on_malformed(on_malformed: OnMalformed) -> None:
         InvalidRequest: it is another one.
     """
     if on_malformed not in {"error", "skip"}:
-        text = f"on_malformed is 'error' or 'skip', not {on_malformed!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"on_malformed is 'error' or 'skip', not {on_malformed!r}")
 
 
 _USUAL = ReadCommitted()
@@ -295,11 +295,11 @@ def _refuse_gaps(offsets: Sequence[int]) -> None:
         return
     for before, after in pairwise(offsets):
         if after > before + 1:
-            text = (
+            raise CompactedStream(
                 f"there is no message at offset {before + 1}, so the stream is compacted, or"
-                " retention has overtaken this reading"
+                " retention has overtaken this reading",
+                offset=first,
             )
-            raise CompactedStream(text, offset=first)
 
 
 def truncated(entry: AckEntry, offset: int) -> TransactionTruncated:

@@ -107,8 +107,9 @@ class WrittenAcks:
         failures = self.refusals + self.unknown
         if failures:
             count = self.stored + len(failures)
-            text = f"{len(failures)} of {count} acks are not known to be stored: {failures[0]}"
-            raise CommitInDoubt(text) from failures[0]
+            raise CommitInDoubt(
+                f"{len(failures)} of {count} acks are not known to be stored: {failures[0]}"
+            ) from failures[0]
 
 
 class Sender:
@@ -119,8 +120,9 @@ class Sender:
         check_type(policy, AckPolicy, "ack_policy is an AckPolicy")
         check_type(retry, Retry, "retry is a Retry")
         if policy is AckPolicy.NONE:
-            text = "a producer must know what is stored: use AckPolicy.ALL, which is the default"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                "a producer must know what is stored: use AckPolicy.ALL, which is the default"
+            )
         self._client = client
         self._submit_now = client.submit_now
         self._policy = policy
@@ -141,8 +143,9 @@ class Sender:
             raise UsageError("the producer is closed")
         if headers and not TRANSACTION_HEADERS.isdisjoint(headers):
             names = ", ".join(sorted(TRANSACTION_HEADERS.intersection(headers)))
-            text = f"the headers of transactions are the producer's own, not yours: {names}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"the headers of transactions are the producer's own, not yours: {names}"
+            )
 
     def partition_now(
         self,
@@ -177,8 +180,11 @@ class Sender:
         chosen = await self._client.publisher.partition_of(message)
         if stream not in self._checked:
             if await looks_compacted(self._client.network, stream, chosen):
-                text = "the stream is compacted, which could take what a transaction has committed"
-                raise CompactedStream(text, stream=stream, partition=chosen)
+                raise CompactedStream(
+                    "the stream is compacted, which could take what a transaction has committed",
+                    stream=stream,
+                    partition=chosen,
+                )
             self._checked.add(stream)
         return chosen
 

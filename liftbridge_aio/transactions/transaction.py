@@ -250,8 +250,7 @@ class Transaction:
     def _check(self, headers: Mapping[str, bytes] | None = None) -> None:
         self._sender.check(headers)
         if self._phase is not Phase.OPEN:
-            text = f"the transaction is over: it is {self._phase.value}"
-            raise UsageError(text)
+            raise UsageError(f"the transaction is over: it is {self._phase.value}")
         if self._intents is not None:
             raise UsageError("the transaction takes no more messages: its acks are built")
 
@@ -280,11 +279,12 @@ class Transaction:
                 before, offset = next(
                     pair for pair in zip(earlier, offsets, strict=False) if ge(*pair)
                 )
-                text = (
+                raise TransactionAborted(
                     f"the transaction was aborted, as a message was stored at offset {offset},"
-                    f" and the one before it at {before}"
+                    f" and the one before it at {before}",
+                    stream=place[0],
+                    partition=place[1],
                 )
-                raise TransactionAborted(text, stream=place[0], partition=place[1])
             span.last = offsets[-1]
         if failure is None:
             return
@@ -293,8 +293,11 @@ class Transaction:
             failure.add_note("the transaction was aborted")
             raise failure
         said = failure.message if isinstance(failure, LiftbridgeError) else "it was cancelled"
-        text = f"a message was not stored, so the transaction was aborted: {said}"
-        raise TransactionAborted(text, stream=place[0], partition=place[1]) from failure
+        raise TransactionAborted(
+            f"a message was not stored, so the transaction was aborted: {said}",
+            stream=place[0],
+            partition=place[1],
+        ) from failure
 
     async def flush(self) -> None:
         """Wait until every message so far is stored. Cancelling abandons the wait.
@@ -375,8 +378,9 @@ class Transaction:
         if self._phase is Phase.COMMITTED:
             return
         if self._intents is None or self._phase is not Phase.IN_DOUBT:
-            text = f"only a commit in doubt is resumed: the transaction is {self._phase.value}"
-            raise UsageError(text)
+            raise UsageError(
+                f"only a commit in doubt is resumed: the transaction is {self._phase.value}"
+            )
         if not self._stored:
             await self._store(self._intents, again=True)
         await self._write_acks(self._intents)
@@ -397,14 +401,18 @@ class Transaction:
             raise
         except PublishOutcomeUnknown as error:
             self._step(Step.FAIL)
-            text = f"it is unknown if the transaction is committed: {error.message}"
-            raise CommitInDoubt(text, stream=error.stream, partition=error.partition) from error
+            raise CommitInDoubt(
+                f"it is unknown if the transaction is committed: {error.message}",
+                stream=error.stream,
+                partition=error.partition,
+            ) from error
         except LiftbridgeError as error:
             self._step(Step.REFUSE)
             self._roll_back()
-            text = f"the checkpoint was refused, so the transaction was aborted: {error.message}"
             raise TransactionAborted(
-                text, stream=error.stream, partition=error.partition
+                f"the checkpoint was refused, so the transaction was aborted: {error.message}",
+                stream=error.stream,
+                partition=error.partition,
             ) from error
         except asyncio.CancelledError:
             self._step(Step.FAIL)
@@ -428,9 +436,10 @@ class Transaction:
             self._step(Step.REFUSE)
             self._roll_back()
             [error, *_] = written.refusals
-            text = f"the commit was refused, so the transaction was aborted: {error.message}"
             raise TransactionAborted(
-                text, stream=error.stream, partition=error.partition
+                f"the commit was refused, so the transaction was aborted: {error.message}",
+                stream=error.stream,
+                partition=error.partition,
             ) from error
         self._step(Step.FAIL if written.refusals or written.unknown else Step.SUCCEED)
         written.check()
@@ -472,6 +481,7 @@ class Transaction:
     def _step(self, step: Step) -> None:
         following = PHASES.get((self._phase, step))
         if following is None:
-            text = f"cannot {step.name.lower()} a transaction that is {self._phase.value}"
-            raise UsageError(text)
+            raise UsageError(
+                f"cannot {step.name.lower()} a transaction that is {self._phase.value}"
+            )
         self._phase = following

@@ -60,8 +60,7 @@ class CallBuffer:
         if len(data) < size:
             if not data:
                 return b""
-            text = f"{size - len(data)} of {size} bytes are missing"
-            raise AssertionError(text)
+            raise AssertionError(f"{size - len(data)} of {size} bytes are missing")
         taken = bytes(data if size == len(data) else data[:size])
         del data[:size]
         kept = len(data)

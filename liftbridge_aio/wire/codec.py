@@ -217,8 +217,7 @@ def decode_publish_response(data: bytes) -> Ack | PublishRefusal:
     try:
         return _answer(WirePublishResponse.FromString(data))
     except PARSE_ERRORS as error:
-        text = f"a publish response of {len(data)} bytes cannot be read"
-        raise MalformedData(text) from error
+        raise MalformedData(f"a publish response of {len(data)} bytes cannot be read") from error
 
 
 def decode_acks(datas: Sequence[bytes]) -> list[Ack] | None:
@@ -244,8 +243,7 @@ def decode_publish_responses(datas: Sequence[bytes]) -> list[Ack | PublishRefusa
         try:
             answers.append(decode_publish_response(data))
         except MalformedData as error:
-            text = f"response {len(answers)} of {len(datas)}: {error}"
-            raise MalformedData(text) from error
+            raise MalformedData(f"response {len(answers)} of {len(datas)}: {error}") from error
     return answers
 
 
@@ -271,8 +269,7 @@ def _rest_of_ack(data: bytes) -> AckRest:
     try:
         ack = _ack(WirePublishResponse.FromString(data).ack)
     except PARSE_ERRORS as error:
-        text = f"an ack of {len(data)} bytes cannot be read"
-        raise MalformedData(text) from error
+        raise MalformedData(f"an ack of {len(data)} bytes cannot be read") from error
     return (
         ack.partition_subject,
         ack.msg_subject,
@@ -310,8 +307,7 @@ def ack_from_wire(ack: proto.Ack) -> Ack:
     """
     wrong = wrong_field(ack)
     if wrong is not None:
-        text = f"the field {wrong} of an ack has the type of another one"
-        raise MalformedData(text)
+        raise MalformedData(f"the field {wrong} of an ack has the type of another one")
     return _ack(ack)
 
 
@@ -329,8 +325,7 @@ def decode_message(data: bytes) -> Message:
             [_message_row(WireMessage.FromString(data), data)], read_headers
         )
     except PARSE_ERRORS as error:
-        text = f"a message of {len(data)} bytes cannot be read"
-        raise MalformedData(text) from error
+        raise MalformedData(f"a message of {len(data)} bytes cannot be read") from error
     return message
 
 
@@ -356,8 +351,7 @@ def message_place(data: bytes) -> tuple[int, int]:
     try:
         wire = WireMessage.FromString(data)
     except PARSE_ERRORS as error:
-        text = f"a message of {len(data)} bytes cannot be read"
-        raise MalformedData(text) from error
+        raise MalformedData(f"a message of {len(data)} bytes cannot be read") from error
     return wire.offset, wire.timestamp
 
 
@@ -380,8 +374,9 @@ def _message_rows_one_by_one(datas: Sequence[bytes]) -> Iterator[MessageRow]:
             else:
                 yield _message_row(WireMessage.FromString(data), data)
         except PARSE_ERRORS as error:
-            text = f"message {index} of {len(datas)}, of {len(data)} bytes, cannot be read"
-            raise MalformedData(text) from error
+            raise MalformedData(
+                f"message {index} of {len(datas)}, of {len(data)} bytes, cannot be read"
+            ) from error
 
 
 def _message_row(wire: Any, data: bytes) -> MessageRow:

@@ -99,8 +99,9 @@ def encode_message(
     """
     check_content(value, key, headers)
     if expected_offset is not None and not 0 <= expected_offset <= _INT64_MAX:
-        text = f"expected_offset is an offset from 0 up, or None, not {expected_offset}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"expected_offset is an offset from 0 up, or None, not {expected_offset}"
+        )
     message = proto.Message(
         value=value,
         key=key or b"",
@@ -113,8 +114,9 @@ def encode_message(
     try:
         payload = bytes(message)
     except UnicodeEncodeError as error:
-        text = f"a header name, the ack inbox or the correlation id is not UTF-8: {error.reason}"
-        raise InvalidRequest(text) from error
+        raise InvalidRequest(
+            f"a header name, the ack inbox or the correlation id is not UTF-8: {error.reason}"
+        ) from error
     return _seal(payload, _Type.PUBLISH, crc=crc)
 
 
@@ -185,36 +187,35 @@ def _seal(payload: bytes, message_type: _Type, *, crc: bool) -> bytes:
 def _open(data: bytes, wanted: _Type) -> bytes:
     """Check the header and return the payload, which may be empty."""
     if len(data) < _HEADER_LENGTH:
-        text = f"no envelope: {len(data)} bytes, and the header alone has {_HEADER_LENGTH}"
-        raise MalformedData(text)
+        raise MalformedData(
+            f"no envelope: {len(data)} bytes, and the header alone has {_HEADER_LENGTH}"
+        )
     if not data.startswith(_MAGIC):
-        text = f"no envelope: it starts with {data[:4].hex(' ')}, not with {_MAGIC.hex(' ')}"
-        raise MalformedData(text)
+        raise MalformedData(
+            f"no envelope: it starts with {data[:4].hex(' ')}, not with {_MAGIC.hex(' ')}"
+        )
     version, header_length, flags, message_type = data[len(_MAGIC) : _HEADER_LENGTH]
     if version != _VERSION:
-        text = f"unknown envelope version {version}"
-        raise MalformedData(text)
+        raise MalformedData(f"unknown envelope version {version}")
     if flags & ~_CRC_FLAG:
-        text = f"unknown envelope flags {flags:#010b}"
-        raise MalformedData(text)
+        raise MalformedData(f"unknown envelope flags {flags:#010b}")
     if message_type != wanted:
-        text = f"the envelope holds {_type_name(message_type)}, not {_type_name(wanted)}"
-        raise MalformedData(text)
+        raise MalformedData(
+            f"the envelope holds {_type_name(message_type)}, not {_type_name(wanted)}"
+        )
     expected_length = _HEADER_LENGTH + (_CRC_LENGTH if flags & _CRC_FLAG else 0)
     if header_length != expected_length or header_length > len(data):
-        text = (
+        raise MalformedData(
             f"the envelope header says it has {header_length} bytes and must have"
             f" {expected_length}; {len(data)} bytes are there in all"
         )
-        raise MalformedData(text)
     payload = data[header_length:]
     if flags & _CRC_FLAG:
         stated, actual = int.from_bytes(data[_HEADER_LENGTH:header_length], "big"), crc32c(payload)
         if stated != actual:
-            text = (
+            raise MalformedData(
                 f"the envelope states the checksum {stated:#010x}; its payload has {actual:#010x}"
             )
-            raise MalformedData(text)
     return payload
 
 
@@ -234,8 +235,7 @@ def _ack_policy(value: int) -> AckPolicy:
     try:
         return AckPolicy(value)
     except ValueError:
-        text = f"unknown ack policy {value:d}"
-        raise MalformedData(text) from None
+        raise MalformedData(f"unknown ack policy {value:d}") from None
 
 
 def _ack_error(value: int) -> AckError:

@@ -100,11 +100,10 @@ def _check_size(wire: Any) -> None:
     if count <= _MAX_ENTRIES:
         count += sum(len(stream.partitions) for stream in wire.stream_metadata)
     if count > _MAX_ENTRIES:
-        text = (
+        raise MalformedData(
             f"the metadata names {count} brokers, groups, streams and partitions, or more;"
             f" at most {_MAX_ENTRIES} are taken"
         )
-        raise MalformedData(text)
 
 
 def _broker(wire: Any) -> proto.Broker:

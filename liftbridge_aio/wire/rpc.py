@@ -68,20 +68,20 @@ class Rpc(Generic[RequestT, ReplyT]):
         if self.quick is not None and (usual := (yield from self.quick(data))) is not None:
             return usual
         if len(data) > SLOWLY_READ_BYTES:
-            text = f"the reply to {self.name} cannot be read: {len(data)} bytes make no sense"
-            raise MalformedData(text)
+            raise MalformedData(
+                f"the reply to {self.name} cannot be read: {len(data)} bytes make no sense"
+            )
         if is_cut_off(data):  # betterproto2 would take what is there
-            text = f"the reply to {self.name} cannot be read: it is cut off"
-            raise MalformedData(text)
+            raise MalformedData(f"the reply to {self.name} cannot be read: it is cut off")
         try:
             reply = self.reply.parse(data)
             wrong = wrong_field(reply)
         except Exception as error:
-            text = f"the reply to {self.name} cannot be read: {error!r}"
-            raise MalformedData(text) from error
+            raise MalformedData(f"the reply to {self.name} cannot be read: {error!r}") from error
         if wrong is not None:
-            text = f"the reply to {self.name} cannot be read: {wrong} holds another type"
-            raise MalformedData(text)
+            raise MalformedData(
+                f"the reply to {self.name} cannot be read: {wrong} holds another type"
+            )
         return reply
 
 

@@ -74,8 +74,7 @@ def decode_publish_ack(data: bytes) -> tuple[bytes, str]:
     try:
         ack = _PUB_ACK(data)
     except PARSE_ERRORS as error:
-        text = f"what came to the subject of acks is no PubAck: {error}"
-        raise MalformedData(text) from None
+        raise MalformedData(f"what came to the subject of acks is no PubAck: {error}") from None
     return ack.guid.encode(), ack.error
 
 

@@ -49,8 +49,7 @@ def parse_flat(message_type: type[MessageT], data: bytes) -> MessageT:
     try:
         return message_type.parse(data)
     except UnicodeDecodeError as error:
-        text = f"a text field is not UTF-8: {error.reason}"
-        raise MalformedData(text) from error
+        raise MalformedData(f"a text field is not UTF-8: {error.reason}") from error
 
 
 def is_cut_off(data: bytes) -> bool:
@@ -86,8 +85,7 @@ def _scalar_shape(meta: betterproto2.FieldMetadata) -> FieldShape:
         return FieldShape(_VARINT)
     if meta.proto_type in {betterproto2.TYPE_STRING, betterproto2.TYPE_BYTES}:
         return FieldShape(_LENGTH_DELIMITED)
-    text = f"not a flat message: field {meta.number} is of type {meta.proto_type}"
-    raise TypeError(text)
+    raise TypeError(f"not a flat message: field {meta.number} is of type {meta.proto_type}")
 
 
 def _walk(data: bytes, shapes: Mapping[int, FieldShape]) -> None:
@@ -97,8 +95,7 @@ def _walk(data: bytes, shapes: Mapping[int, FieldShape]) -> None:
         number, wire_type = tag >> 3, tag & 0b111
         expected = shapes.get(number)
         if number == 0 or (expected is not None and expected.wire_type != wire_type):
-            text = f"field {number} has wire type {wire_type}"
-            raise MalformedData(text)
+            raise MalformedData(f"field {number} has wire type {wire_type}")
         start, position = _skip_value(data, position, wire_type)
         if expected is not None and expected.entry is not None:
             _walk(data[start:position], expected.entry)
@@ -114,11 +111,9 @@ def _skip_value(data: bytes, position: int, wire_type: int) -> tuple[int, int]:
     elif wire_type in _FIXED_LENGTHS:
         end = position + _FIXED_LENGTHS[wire_type]
     else:
-        text = f"unknown wire type {wire_type}"
-        raise MalformedData(text)
+        raise MalformedData(f"unknown wire type {wire_type}")
     if end > len(data):
-        text = f"a field is cut off: {end - len(data)} bytes are missing"
-        raise _CutOff(text)
+        raise _CutOff(f"a field is cut off: {end - len(data)} bytes are missing")
     return position, end
 
 
@@ -131,7 +126,5 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80 and value < 2**64:
             return value, position + index + 1
     if len(data) - position < _MAX_VARINT_BYTES:
-        text = "a number is cut off"
-        raise _CutOff(text)
-    text = "a number is longer than 64 bits"
-    raise MalformedData(text)
+        raise _CutOff("a number is cut off")
+    raise MalformedData("a number is longer than 64 bits")

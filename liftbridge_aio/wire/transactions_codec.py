@@ -73,8 +73,7 @@ def decode_ack(data: bytes) -> list[WireEntry]:
     try:
         ack = _ACK.FromString(data)
     except PARSE_ERRORS as error:
-        text = f"the value of an ack of transactions is malformed: {error}"
-        raise MalformedData(text) from None
+        raise MalformedData(f"the value of an ack of transactions is malformed: {error}") from None
     return [
         (entry.id, entry.clock, entry.state.begin, entry.state.last_ack, entry.final)
         for entry in ack.entries
@@ -121,11 +120,11 @@ def decode_checkpoint(data: bytes) -> WireCheckpoint:
     try:
         found = _CHECKPOINT.FromString(data)
     except PARSE_ERRORS as error:
-        text = f"a checkpoint is malformed: {error}"
-        raise MalformedData(text) from None
+        raise MalformedData(f"a checkpoint is malformed: {error}") from None
     if found.version != _CHECKPOINT_VERSION:
-        text = f"a checkpoint has version {found.version}, and this package reads version 1"
-        raise MalformedData(text)
+        raise MalformedData(
+            f"a checkpoint has version {found.version}, and this package reads version 1"
+        )
     producers = tuple((each.id, each.clock) for each in found.producers)
     return (
         found.stream,
@@ -170,8 +169,7 @@ def decode_producer_checkpoint(data: bytes) -> WireProducerCheckpoint:
     try:
         found = _PRODUCER_CHECKPOINT.FromString(data)
     except PARSE_ERRORS as error:
-        text = f"the checkpoint of a producer is malformed: {error}"
-        raise MalformedData(text) from None
+        raise MalformedData(f"the checkpoint of a producer is malformed: {error}") from None
     sources = {each.partition: each.source for each in found.sources}
     return WireProducerCheckpoint(
         found.version,

@@ -64,11 +64,9 @@ class Probe:
                 async with asyncio.timeout(within + 30):
                     reply = await stdout.readline()
             except TimeoutError:
-                text = f"no answer to {do!r}"
-                raise ProbeFailed(text) from None
+                raise ProbeFailed(f"no answer to {do!r}") from None
         if not reply:
-            text = f"it ended when asked for {do!r}"
-            raise ProbeFailed(text)
+            raise ProbeFailed(f"it ended when asked for {do!r}")
         answer: dict[str, Any] = json.loads(reply)
         return answer
 
@@ -239,8 +237,7 @@ class Stage:
             if leader := (await self.leaders()).get((stream, partition)):
                 return leader
             await asyncio.sleep(LEADER_PAUSE)
-        text = f"nobody says who leads {stream}/{partition}"
-        raise ClusterLost(text)
+        raise ClusterLost(f"nobody says who leads {stream}/{partition}")
 
 
 @asynccontextmanager

@@ -67,8 +67,7 @@ async def pause(client: Client, publisher: NatsPublisher, stream: str) -> None:
             return True
         except AckTimeout:
             return False
-        message = "a paused partition stored a message"
-        raise AssertionError(message)
+        raise AssertionError("a paused partition stored a message")
 
     await eventually(nobody_listens)
 

@@ -297,8 +297,7 @@ async def test_a_message_that_cannot_be_read_is_told_behind_those_before_it(
 ) -> None:
     def choosy(data: bytes) -> object:
         if b"broken" in data:
-            text = "cannot be read"
-            raise MalformedData(text)
+            raise MalformedData("cannot be read")
         return decode_message(data)
 
     def choosy_about_many(datas: list[bytes]) -> list[object]:

@@ -40,8 +40,7 @@ def try_out(name: str, data: bytes) -> None:
     try:
         TARGETS[name](data)
         if time.monotonic() - began > SLOW:
-            text = f"{len(data)} bytes take more than {SLOW:g} s"
-            raise TimeoutError(text)
+            raise TimeoutError(f"{len(data)} bytes take more than {SLOW:g} s")
     except Exception:
         folder = FOUND / name
         folder.mkdir(parents=True, exist_ok=True)

@@ -83,16 +83,16 @@ class Tables:
         """
         row = self.rows.get((table, state))
         if row is None or operation not in row.cells:
-            text = f"{TABLES.name} has no cell for {state!r} / {operation!r} under {table!r}"
-            raise BadTable(text)
+            raise BadTable(
+                f"{TABLES.name} has no cell for {state!r} / {operation!r} under {table!r}"
+            )
         general, *special = row.cells[operation].split("; ")
         by_kind = dict(one.split(": ", 1) for one in special)
         text = by_kind.get(kind, general)
         senseless = _SENSELESS.match(text)
         if senseless:
             if senseless[1] not in self.reasons:
-                text = f"{state!r} / {operation!r}: there is no reason {senseless[1]}"
-                raise BadTable(text)
+                raise BadTable(f"{state!r} / {operation!r}: there is no reason {senseless[1]}")
             return None
         limit = _LIMIT.search(text)
         seconds = float(limit[1]) if limit else row.seconds
@@ -112,8 +112,9 @@ def read_tables(text: str) -> Tables:
             if not columns:
                 columns = cells[1:]
             elif len(cells) != len(columns) + 1:
-                message = f"{heading}, {first}: {len(cells)} cells under {len(columns) + 1} columns"
-                raise BadTable(message)
+                raise BadTable(
+                    f"{heading}, {first}: {len(cells)} cells under {len(columns) + 1} columns"
+                )
             else:
                 seconds = float(cells[0].removesuffix(" s"))
                 named = dict(zip(columns, cells[1:], strict=True))

@@ -132,8 +132,7 @@ class Led(State):
             led = {await _leader(stage, place, partition) == VICTIM for partition in PARTITIONS}
             if led == {self.led_by_victim}:
                 return
-        text = f"of {MOST_TRIES} streams none was led as is wanted"
-        raise AssertionError(text)
+        raise AssertionError(f"of {MOST_TRIES} streams none was led as is wanted")
 
 
 async def _leader(stage: Stage, place: Place, partition: int) -> str:

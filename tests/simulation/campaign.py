@@ -150,8 +150,7 @@ def shrink(run: Run, tell: Callable[[str], None]) -> Run:
     """
     kinds = _kinds_of(simulate(run))
     if not kinds:
-        text = f"seed {run.seed} does not fail"
-        raise ValueError(text)
+        raise ValueError(f"seed {run.seed} does not fail")
 
     def fails(shorter: Run) -> bool:
         found = bool(kinds & _kinds_of(simulate(shorter)))

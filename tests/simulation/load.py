@@ -128,8 +128,7 @@ class Load:
             self._check_processes()
             if self.world.now > began + RECOVERED:
                 lacks = {type(each).__name__: sorted(each.missing())[:5] for each in lacking}
-                text = f"not done {RECOVERED:g} s after the last fault: {lacks}"
-                raise AssertionError(text)
+                raise AssertionError(f"not done {RECOVERED:g} s after the last fault: {lacks}")
             await asyncio.sleep(0.1)
 
     async def _read_out(self, client: Client) -> None:

@@ -211,8 +211,7 @@ class Wire:
             return End(error.status, error.message or "")
         except TimeoutError:  # this side was a moment faster than the server
             return End(Status.DEADLINE_EXCEEDED)
-        message = f"{procedure.name} was not refused: {reply}"
-        raise AssertionError(message)
+        raise AssertionError(f"{procedure.name} was not refused: {reply}")
 
     @asynccontextmanager
     async def subscribe(self, stream: str, **fields: Any) -> AsyncIterator[Subscription]:

@@ -272,8 +272,9 @@ class PartitionQueue(Generic[MessageT]):
         before, probe = self.state, self.probe
         entry = TABLE[before].get(event)
         if entry is None:
-            text = f"a queue that is {before.value} cannot take the event {event.name}"
-            raise AssertionError(text)
+            raise AssertionError(
+                f"a queue that is {before.value} cannot take the event {event.name}"
+            )
         self.state, *steps = entry
         if event is QueueEvent.ACCEPTED and probe is not None:
             self.accepted.add(probe)

@@ -56,8 +56,7 @@ class Checkpoint(StartAt):
         try:
             at = StartPosition(position)
         except ValueError:
-            text = f"a checkpoint has the unknown start {position}"
-            raise MalformedData(text) from None
+            raise MalformedData(f"a checkpoint has the unknown start {position}") from None
         return cls(
             at,
             value,

@@ -191,8 +191,11 @@ class MergedPlan:
         if not isinstance(start, Mapping):
             return start
         if partition not in start:
-            text = "starts are given by partition, but none for this one"
-            raise InvalidRequest(text, stream=self.stream, partition=partition)
+            raise InvalidRequest(
+                "starts are given by partition, but none for this one",
+                stream=self.stream,
+                partition=partition,
+            )
         return start[partition]
 
     def for_partitions(self, partitions: Sequence[int]) -> list[ReadingPlan]:

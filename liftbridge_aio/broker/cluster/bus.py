@@ -57,14 +57,17 @@ class Bus:
         """
         inbox = incoming.ack_inbox
         if incoming.inbox_is_awaited and not (is_valid_subject(inbox) and is_subscribable(inbox)):
-            text = "failed to subscribe to ack inbox: nats: invalid subject"
-            raise PublishRefused(PublishCode.UNKNOWN, text)
+            raise PublishRefused(
+                PublishCode.UNKNOWN, "failed to subscribe to ack inbox: nats: invalid subject"
+            )
         if not subject:
-            text = "failed to publish to NATS: nats: invalid subject"
-            raise PublishRefused(PublishCode.INTERNAL, text)
+            raise PublishRefused(
+                PublishCode.INTERNAL, "failed to publish to NATS: nats: invalid subject"
+            )
         if incoming.measure(subject) > self._max_payload_bytes:
-            text = "failed to publish to NATS: nats: maximum payload exceeded"
-            raise PublishRefused(PublishCode.INTERNAL, text)
+            raise PublishRefused(
+                PublishCode.INTERNAL, "failed to publish to NATS: nats: maximum payload exceeded"
+            )
         problem = incoming.header_problem
         if problem is not None:
             raise PublishRefused(PublishCode.BAD_REQUEST, problem)

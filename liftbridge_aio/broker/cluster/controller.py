@@ -152,8 +152,7 @@ class Controller:
             try:
                 self._store(index, operation)
             except OSError as error:
-                text = f"cannot store the operation: {error}"
-                raise BrokerError(Code.INTERNAL, text) from error
+                raise BrokerError(Code.INTERNAL, f"cannot store the operation: {error}") from error
         self._operations.append((index, operation))
         leader.apply(index, operation, now)
         for server_id, node in self.nodes.items():
@@ -174,8 +173,10 @@ class Controller:
         if factor == MAX_REPLICATION:
             factor = len(self.nodes)
         if factor > len(self.nodes):
-            text = f"Invalid replicationFactor {factor}, cluster size {len(self.nodes)}"
-            raise BrokerError(Code.INVALID_ARGUMENT, text)
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                f"Invalid replicationFactor {factor}, cluster size {len(self.nodes)}",
+            )
         if leader.stream(request.name) is not None:
             raise BrokerError(Code.ALREADY_EXISTS, "stream already exists")
         # As on a real server, loads are not updated between the partitions of one stream: all get
@@ -265,8 +266,9 @@ class Controller:
         if partition.leader in self._held:  # it would go on to commit without the replica
             raise BrokerError(Code.INTERNAL, _NO_LEADER)
         if not partition.holds_all_committed(replica):
-            text = f"{replica} lacks messages that were committed"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, f"{replica} lacks messages that were committed"
+            )
         operation = ExpandIsr(stream=partition.stream, partition=partition.number, replica=replica)
         self.propose(operation, now)
 
@@ -310,15 +312,17 @@ class Controller:
     def _check_leadership(self, partition: Partition) -> Partition:
         known = self.leader().partition(partition.stream, partition.number)
         if known is None:
-            text = f"No such partition [stream={partition.stream}, partition={partition.number}]"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION,
+                f"No such partition [stream={partition.stream}, partition={partition.number}]",
+            )
         if (known.leader, known.leader_epoch) != (partition.leader, partition.leader_epoch):
-            text = (
+            raise BrokerError(
+                Code.FAILED_PRECONDITION,
                 "Leader generation mismatch, current leader:"
                 f" {known.leader} epoch: {known.leader_epoch},"
-                f" got leader: {partition.leader} epoch: {partition.leader_epoch}"
+                f" got leader: {partition.leader} epoch: {partition.leader_epoch}",
             )
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
         return known
 
     def _running_count(self) -> int:

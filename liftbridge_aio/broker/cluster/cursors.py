@@ -76,8 +76,9 @@ class CursorStore:
             raise BrokerError(Code.INTERNAL, "Cursors stream does not exist")
         found = cursors.partitions[zlib.crc32(key) % len(cursors.partitions)]
         if not self._node.leads(found):
-            text = f"Server not leader for cursors partition {found.number}"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, f"Server not leader for cursors partition {found.number}"
+            )
         return key, found
 
     def cached(self, key: bytes) -> int | None:

@@ -53,8 +53,9 @@ class GroupSubscribers:
         """
         current = self._subscribers.get(group)
         if current is not None and current.epoch > epoch:
-            text = "Consumer is not currently assigned this partition"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, "Consumer is not currently assigned this partition"
+            )
 
     def add(self, subscriber: GroupSubscriber) -> None:
         """Replace the current subscriber of the group, after `check`.

@@ -112,8 +112,9 @@ class ConsumerGroups:
         """
         found = self._groups.get(group)
         if found is not None and found.has_member(consumer):
-            text = "consumer is already a member of the consumer group"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, "consumer is already a member of the consumer group"
+            )
         if not all(map(self._partition_count, streams)):
             raise BrokerError(Code.FAILED_PRECONDITION, "stream does not exist")
 
@@ -141,11 +142,14 @@ class ConsumerGroups:
         """
         found = self.existing(group)
         if found.coordinator != self.server_id:
-            text = "broker is not the consumer group coordinator"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, "broker is not the consumer group coordinator"
+            )
         if found.epoch != epoch:
-            text = "client-provided group epoch differs from broker group epoch"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION,
+                "client-provided group epoch differs from broker group epoch",
+            )
         return self._member_of(group, consumer).assignments(consumer)
 
     def check_report(
@@ -165,18 +169,19 @@ class ConsumerGroups:
         """
         found = self._groups.get(group)
         if found is None:
-            text = f"No such consumer group {group}"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(Code.FAILED_PRECONDITION, f"No such consumer group {group}")
         if (found.coordinator, found.epoch) != (coordinator, epoch):
-            text = (
+            raise BrokerError(
+                Code.FAILED_PRECONDITION,
                 "Coordinator generation mismatch,"
                 f" current coordinator: {found.coordinator} epoch: {found.epoch},"
-                f" got coordinator: {coordinator} epoch: {epoch}"
+                f" got coordinator: {coordinator} epoch: {epoch}",
             )
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
         if not found.has_member(consumer):
-            text = f"Consumer {consumer} is not a member of consumer group {group}"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION,
+                f"Consumer {consumer} is not a member of consumer group {group}",
+            )
         return found
 
     def choose_coordinator(self, candidates: Iterable[str]) -> str:
@@ -196,8 +201,9 @@ class ConsumerGroups:
     def _member_of(self, group: str, consumer: str) -> ConsumerGroup:
         found = self.existing(group)
         if not found.has_member(consumer):
-            text = "consumer is not a member of the consumer group"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, "consumer is not a member of the consumer group"
+            )
         return found
 
     def _decrease_coordinator_load(self, server_id: str) -> None:

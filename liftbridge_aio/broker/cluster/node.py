@@ -237,8 +237,9 @@ class Node:
         if partition.log.readonly:
             raise PublishRefused(PublishCode.READONLY, f"readonly partition: {number}")
         if partition.log.concurrency_control and ack_policy == AckPolicy.NONE:
-            text = "stream with concurrency control must have AckPolicy set"
-            raise PublishRefused(PublishCode.BAD_REQUEST, text)
+            raise PublishRefused(
+                PublishCode.BAD_REQUEST, "stream with concurrency control must have AckPolicy set"
+            )
 
     def publish_to_subject(
         self, subject: str, incoming: Incoming, now: int, choose: Callable[[int], int]

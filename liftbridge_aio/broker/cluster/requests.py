@@ -50,22 +50,22 @@ def check_stream_request(request: StreamRequest, *, encryption_key_bytes: int = 
         raise BrokerError(Code.INVALID_ARGUMENT, "Subject is invalid")
     check_not_reserved(request.name)
     if not 0 <= request.partitions <= MAX_PARTITIONS:
-        text = f"Invalid partitions {request.partitions}"
-        raise BrokerError(Code.INVALID_ARGUMENT, text)
+        raise BrokerError(Code.INVALID_ARGUMENT, f"Invalid partitions {request.partitions}")
     last = partition_subject(request.subject, max(request.partitions - 1, 0))
     if not is_subscribable(last):
         raise BrokerError(Code.INVALID_ARGUMENT, "Subject is invalid")
     _check_names(request)
     request.config.validate()
     if request.config.encryption and encryption_key_bytes not in (16, 32):
-        text = (
+        raise BrokerError(
+            Code.FAILED_PRECONDITION,
             "Failed on preconditions for stream's encryption handler: kwp: invalid AES key"
-            f" size; want 16 or 32, got {encryption_key_bytes}"
+            f" size; want 16 or 32, got {encryption_key_bytes}",
         )
-        raise BrokerError(Code.FAILED_PRECONDITION, text)
     if request.replication_factor < MAX_REPLICATION:
-        text = f"Invalid replicationFactor {request.replication_factor}"
-        raise BrokerError(Code.INVALID_ARGUMENT, text)
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"Invalid replicationFactor {request.replication_factor}"
+        )
 
 
 def check_not_reserved(name: str) -> None:

@@ -59,12 +59,14 @@ class Fault:
             async with asyncio.timeout(timeout):
                 while planned.applied < wanted:
                     if planned.is_over:
-                        text = f"the fault was cancelled or its condition raised: {planned}"
-                        raise RuntimeError(text) from planned.error
+                        raise RuntimeError(
+                            f"the fault was cancelled or its condition raised: {planned}"
+                        ) from planned.error
                     await self._injector.changed.wait()
         except TimeoutError as error:
-            text = f"not applied {wanted} times within {timeout} s: {planned}"
-            raise TimeoutError(text) from error
+            raise TimeoutError(
+                f"not applied {wanted} times within {timeout} s: {planned}"
+            ) from error
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._planned}>"

@@ -107,8 +107,7 @@ def check_name(rpc: str) -> None:
     """
     known = get_args(RpcName)
     if rpc not in known:
-        text = f"no such procedure: {rpc!r}; there are {', '.join(known)}"
-        raise ValueError(text)
+        raise ValueError(f"no such procedure: {rpc!r}; there are {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,8 +93,9 @@ class Faults:
             ValueError: no message can match.
         """
         if code not in get_args(FailureCode):
-            problem = f"no failure status: {code!r}; there are {', '.join(get_args(FailureCode))}"
-            raise ValueError(problem)
+            raise ValueError(
+                f"no failure status: {code!r}; there are {', '.join(get_args(FailureCode))}"
+            )
         return self._add(Rule(kind="fail", rpc=rpc, code=code, text=text, **which))
 
     def delay(self, rpc: RpcName, seconds: float, **which: Unpack[Which]) -> Fault:
@@ -114,8 +115,7 @@ class Faults:
         """
         check_number(seconds, "seconds")
         if not 0 <= seconds < float("inf"):
-            problem = f"seconds must be finite and not negative: {seconds}"
-            raise ValueError(problem)
+            raise ValueError(f"seconds must be finite and not negative: {seconds}")
         return self._add(Rule(kind="delay", rpc=rpc, seconds=seconds, **which))
 
     def drop(self, rpc: RpcName, **which: Unpack[Which]) -> Fault:
@@ -196,8 +196,7 @@ class Faults:
         """
         check_flags(reset=reset)
         if most is not None and most < 0:
-            problem = f"most must not be negative: {most}"
-            raise ValueError(problem)
+            raise ValueError(f"most must not be negative: {most}")
         listener, connections = self._connections(carrying)
         connections = connections[:most]
         self._plan.record("cut link", len(connections))
@@ -249,11 +248,9 @@ class Faults:
         """
         check_flags(close=close)
         if not 0 <= error_code <= _MAX_UINT32:
-            problem = f"error_code must fit in 32 bits: {error_code}"
-            raise ValueError(problem)
+            raise ValueError(f"error_code must fit in 32 bits: {error_code}")
         if last_stream_id is not None and not 0 <= last_stream_id <= _MAX_UINT31:
-            problem = f"last_stream_id must fit in 31 bits: {last_stream_id}"
-            raise ValueError(problem)
+            raise ValueError(f"last_stream_id must fit in 31 bits: {last_stream_id}")
         listener, connections = self._connections(carrying)
         self._plan.record("go away", len(connections))
         for connection in connections:
@@ -283,8 +280,7 @@ class Faults:
         """
         check_number(seconds, "seconds")
         if not abs(seconds) <= _MAX_SKEW:
-            problem = f"seconds must be within a hundred years: {seconds}"
-            raise ValueError(problem)
+            raise ValueError(f"seconds must be within a hundred years: {seconds}")
         self._clock.skew = seconds
         self._plan.record("skew clock", 1)
 

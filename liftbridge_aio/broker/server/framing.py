@@ -84,12 +84,16 @@ async def _read(call: Call, procedure: Rpc[RequestT, ReplyT]) -> RequestT | None
             return None
         size = int.from_bytes(prefix[1:], "big")
         if prefix[0]:
-            text = "grpc: Decompressor is not installed for the request's encoding"
-            raise GRPCError(Status.UNIMPLEMENTED, text)
+            raise GRPCError(
+                Status.UNIMPLEMENTED,
+                "grpc: Decompressor is not installed for the request's encoding",
+            )
         most = MAX_REQUEST_BYTES if procedure.request in _PARSERS else SLOWLY_READ_BYTES
         if size > most:
-            text = f"grpc: received message larger than max ({size} vs. {most})"
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
+            raise GRPCError(
+                Status.RESOURCE_EXHAUSTED,
+                f"grpc: received message larger than max ({size} vs. {most})",
+            )
         body = await data.recv_data(size)
     except AssertionError as error:  # how grpclib says that a stream ended too early
         raise cut_off from error
@@ -110,8 +114,7 @@ def _parse(procedure: Rpc[RequestT, ReplyT], body: bytes) -> RequestT:
         else "grpc: error unmarshalling request:"
     )
     if len(body) > SLOWLY_READ_BYTES:  # its parser refused it
-        text = f"{refusal} proto: cannot parse invalid wire-format data"
-        raise GRPCError(Status.INTERNAL, text)
+        raise GRPCError(Status.INTERNAL, f"{refusal} proto: cannot parse invalid wire-format data")
     if is_cut_off(body):  # betterproto2 would accept it
         raise GRPCError(Status.INTERNAL, f"{refusal} unexpected EOF")
     try:
@@ -120,8 +123,7 @@ def _parse(procedure: Rpc[RequestT, ReplyT], body: bytes) -> RequestT:
     except Exception as error:  # hostile bytes raise anything
         raise GRPCError(Status.INTERNAL, f"{refusal} {error}") from error
     if wrong is not None:
-        text = f"{refusal} proto: wrong wireType for field {wrong}"
-        raise GRPCError(Status.INTERNAL, text)
+        raise GRPCError(Status.INTERNAL, f"{refusal} proto: wrong wireType for field {wrong}")
     return request
 
 

@@ -83,8 +83,7 @@ class BrokerServer(Lifecycle):
         """
         check_integer(port, "port")
         if not 0 <= port < 2**16:
-            text = f"port must be from 0 to 65535, not {port}"
-            raise ValueError(text)
+            raise ValueError(f"port must be from 0 to 65535, not {port}")
         self._host = host
         self._port = port
         self._server_id = server_id
@@ -207,8 +206,7 @@ class BrokerServer(Lifecycle):
         """
         running_loop("the embedded broker")
         if self._state is not BrokerState.STOPPED:
-            text = f"the broker is {self._state.value}"
-            raise RuntimeError(text)
+            raise RuntimeError(f"the broker is {self._state.value}")
         self._state = BrokerState.STARTING
         self._starting = starting = asyncio.Event()
         try:
@@ -229,8 +227,7 @@ class BrokerServer(Lifecycle):
             await asyncio.sleep(PANIC_SECONDS)
         finally:
             await self.stop()
-        text = f"the broker {self._server_id} has ended by itself; start it again"
-        raise BrokerPanicked(text)
+        raise BrokerPanicked(f"the broker {self._server_id} has ended by itself; start it again")
 
     async def _serve(self) -> None:
         settings = self._settings

@@ -171,8 +171,9 @@ class LiftbridgeService:
         wanted = messages.stream_request(request)
         check_stream_request(wanted, encryption_key_bytes=len(os.fsencode(key)))
         if wanted.config.encryption and not self._settings.encrypts:
-            text = "this broker stores data on disk without encryption"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, "this broker stores data on disk without encryption"
+            )
         self._context.controller.create_stream(wanted, self._context.clock.now_ns())
         return proto.CreateStreamResponse()
 
@@ -250,8 +251,9 @@ class LiftbridgeService:
         if partition is None:
             raise BrokerError(Code.NOT_FOUND, "partition not found")
         if partition.leadership is None:
-            text = "The request should be sent to partition leader"
-            raise BrokerError(Code.FAILED_PRECONDITION, text)
+            raise BrokerError(
+                Code.FAILED_PRECONDITION, "The request should be sent to partition leader"
+            )
         metadata = messages.partition_message(partition.info())
         return proto.FetchPartitionMetadataResponse(metadata=metadata)
 

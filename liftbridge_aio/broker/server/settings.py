@@ -64,8 +64,7 @@ class BrokerSettings:
         check_integer(self.max_payload_bytes, "max_payload_bytes")
         limits = (self.max_message_bytes, self.max_payload_bytes)
         if self.cursors_partitions < 0 or min(limits) < 1:
-            text = "cursors_partitions must not be negative, and limits must be positive"
-            raise ValueError(text)
+            raise ValueError("cursors_partitions must not be negative, and limits must be positive")
         check_timeouts(
             consumer_timeout=self.consumer_timeout, coordinator_timeout=self.coordinator_timeout
         )
@@ -74,8 +73,7 @@ class BrokerSettings:
         check_type(self.flaws, Flaws, "the flaws of a broker are Flaws")
         tls: object = self.tls
         if tls is not None and not isinstance(tls, BrokerTLS):
-            text = f"the tls of a broker is a BrokerTLS, not {type(tls).__name__}"
-            raise WrongType(text)
+            raise WrongType(f"the tls of a broker is a BrokerTLS, not {type(tls).__name__}")
 
 
 def check_timeouts(**timeouts: float) -> None:
@@ -87,5 +85,4 @@ def check_timeouts(**timeouts: float) -> None:
     for name, timeout in timeouts.items():
         check_number(timeout, name)
         if not math.isfinite(timeout) or timeout <= 0:
-            text = f"{name} must be a positive number of seconds, not {timeout}"
-            raise ValueError(text)
+            raise ValueError(f"{name} must be a positive number of seconds, not {timeout}")

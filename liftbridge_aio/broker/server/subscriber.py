@@ -83,8 +83,9 @@ class Subscriber:
     def _find(self, request: proto.SubscribeRequest) -> Partition:
         group = request.consumer.group_id if request.consumer else ""
         if group and request.consumer and not request.consumer.consumer_id:
-            text = "Consumer id cannot be empty when group id is provided"
-            raise BrokerError(Code.INVALID_ARGUMENT, text)
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "Consumer id cannot be empty when group id is provided"
+            )
         partition = self._context.node.partition(request.stream, request.partition)
         if partition is None:
             raise BrokerError(Code.NOT_FOUND, "No such partition")
@@ -94,8 +95,9 @@ class Subscriber:
             if not request.read_isr_replica:
                 raise BrokerError(Code.FAILED_PRECONDITION, "Server not partition leader")
             if group:
-                text = "Consumer groups not compatible with ReadISRReplica"
-                raise BrokerError(Code.INVALID_ARGUMENT, text)
+                raise BrokerError(
+                    Code.INVALID_ARGUMENT, "Consumer groups not compatible with ReadISRReplica"
+                )
         return partition
 
     async def _send(
@@ -116,8 +118,7 @@ class Subscriber:
                     batch = reader.poll(_BATCH)
                 except (OSError, CorruptSegment) as error:
                     logger.exception("cannot read %s/%d", partition.stream, partition.number)
-                    text = f"failed to read message: {error}"
-                    raise BrokerError(Code.UNKNOWN, text) from error
+                    raise BrokerError(Code.UNKNOWN, f"failed to read message: {error}") from error
                 if isinstance(batch, ReadEnd):
                     raise BrokerError(_CODES[batch], batch.value)
                 if not batch:

@@ -56,14 +56,16 @@ class BrokerTLS:
             context.load_cert_chain(self.cert, self.key, ask_for(self.key_password))
         except (OSError, ValueError, NoPassword) as error:
             files = f"cert={self.cert!s}" + (f" with key={self.key!s}" if key_apart else "")
-            text = f"{files} cannot be used for TLS: {file_problem(error, key_apart=key_apart)}"
-            raise OSError(text) from None
+            raise OSError(
+                f"{files} cannot be used for TLS: {file_problem(error, key_apart=key_apart)}"
+            ) from None
         if self.client_ca is not None:
             try:
                 context.load_verify_locations(self.client_ca)
             except (OSError, ValueError) as error:
                 problem = file_problem(error, authorities=True)
-                text = f"client_ca={self.client_ca!s} cannot be used for TLS: {problem}"
-                raise OSError(text) from None
+                raise OSError(
+                    f"client_ca={self.client_ca!s} cannot be used for TLS: {problem}"
+                ) from None
             context.verify_mode = ssl.CERT_REQUIRED
         return context

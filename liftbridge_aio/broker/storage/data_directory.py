@@ -72,16 +72,16 @@ class DataDirectory:
             self._streams.mkdir(exist_ok=True)
             return Journal(journal)
         except FileLocked as error:
-            text = (
+            raise DataDirectoryError(
                 f"the data directory {self.path} is in use by another broker; "
                 "stop that one, or choose another directory"
-            )
-            raise DataDirectoryError(text) from error
+            ) from error
         except CorruptJournal as error:
             raise DataDirectoryError(str(error)) from error
         except OSError as error:
-            text = f"the data directory {self.path} cannot be used: {error}"
-            raise DataDirectoryError(text) from error
+            raise DataDirectoryError(
+                f"the data directory {self.path} cannot be used: {error}"
+            ) from error
 
     @property
     def _streams(self) -> Path:
@@ -146,18 +146,18 @@ class DataDirectory:
                 and any(one.is_file() for one in folder.rglob("*"))
             ):
                 lack = "is empty or was removed" if not last_index else "lacks its end"
-                text = (
+                raise DataDirectoryError(
                     f"{self.path / 'journal'} {lack}, but there are messages of a stream in"
                     f" {folder}; put back a copy of the whole data directory, or begin with an"
                     " empty one"
                 )
-                raise DataDirectoryError(text)
         for stream_id, stream in streams.items():
             for partition in range(len(stream.partitions)):
                 folder = self._folder(stream_id, partition)
                 if not folder.is_dir():
-                    text = f"{_missing(folder)}. It held {stream.name}/{partition}"
-                    raise DataDirectoryError(text)
+                    raise DataDirectoryError(
+                        f"{_missing(folder)}. It held {stream.name}/{partition}"
+                    )
         for folder in folders:
             if folder.name in known:
                 finish_deletions(folder)
@@ -182,18 +182,16 @@ class DataDirectory:
             return
         found = {one.name for one in self.path.iterdir()} - {"lost+found"}
         if "format" in found:
-            text = (
+            raise DataDirectoryError(
                 f"{self.path / 'lock'} is missing; make an empty file of that name if you removed"
                 " it, and no broker uses the directory"
             )
-            raise DataDirectoryError(text)
         foreign = sorted(found)
         if foreign:
-            text = (
+            raise DataDirectoryError(
                 f"{self.path} is no data directory: it holds {foreign[0]!r}; "
                 "choose an empty directory"
             )
-            raise DataDirectoryError(text)
 
     def _check_format(self) -> None:
         path = self.path / "format"
@@ -201,19 +199,20 @@ class DataDirectory:
             written = path.read_text(encoding="utf-8", errors="backslashreplace").strip()
         except FileNotFoundError:
             if (self.path / "journal").exists():
-                text = f"{path} is missing; write {FORMAT_VERSION} into it if you removed it"
-                raise DataDirectoryError(text) from None
+                raise DataDirectoryError(
+                    f"{path} is missing; write {FORMAT_VERSION} into it if you removed it"
+                ) from None
             replace_file(path, [f"{FORMAT_VERSION}\n".encode()])
             return
         if not _NUMBER.fullmatch(written):
-            text = f"{path} is damaged: it should hold a number, and holds {written[:20]!r}"
-            raise DataDirectoryError(text)
+            raise DataDirectoryError(
+                f"{path} is damaged: it should hold a number, and holds {written[:20]!r}"
+            )
         if int(written) > FORMAT_VERSION:
-            text = (
+            raise DataDirectoryError(
                 f"the data directory {self.path} has format {written}, which is newer than "
                 f"{FORMAT_VERSION}; use a newer version of liftbridge-aio, or another directory"
             )
-            raise DataDirectoryError(text)
 
 
 def _missing(folder: Path) -> str:

@@ -50,11 +50,10 @@ class DiskSegmentStore:
             try:
                 self._recover()
             except IsADirectoryError as error:
-                text = (
+                raise LostSegment(
                     f"{error.filename} is a directory, where a file of a log was; put back a copy"
                     " of the whole data directory"
-                )
-                raise LostSegment(text) from error
+                ) from error
             self._is_recovered = True
         return tuple(self._segments)
 
@@ -76,8 +75,9 @@ class DiskSegmentStore:
         if self._segments:
             last = self._segments[-1]
             if base_offset < last.next_offset:
-                text = f"{last.path} ends at offset {last.next_offset}, beyond {base_offset}"
-                raise ValueError(text)
+                raise ValueError(
+                    f"{last.path} ends at offset {last.next_offset}, beyond {base_offset}"
+                )
             last.seal(base_offset)
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -145,8 +145,7 @@ class DiskSegmentStore:
         for number, one in enumerate(self._segments):
             if one is segment:
                 return number, one
-        text = "the segment does not belong to this store"
-        raise ValueError(text)
+        raise ValueError("the segment does not belong to this store")
 
     def _clean_up(self) -> list[Path]:
         """Remove what is left of an interrupted change, and return the segments in order."""

@@ -96,11 +96,10 @@ class Journal:
         for found in scan(lambda length, at: data[at : at + length], 0, len(data), 0):
             if isinstance(found, Damage):
                 if found.next_offset is not None:
-                    text = (
+                    raise CorruptJournal(
                         f"{self._path} is damaged at byte {found.position}, before its end; "
                         "put back a copy of the whole data directory, or begin with an empty one"
                     )
-                    raise CorruptJournal(text)
                 logger.warning(
                     "the last %d bytes of %s, an incomplete entry, were cut off",
                     found.end - found.position,

@@ -61,11 +61,10 @@ def _decode_entry(journal: Journal, number: int) -> IndexedOperation:
     try:
         return decode(journal.entries[number])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        text = (
+        raise CorruptJournal(
             f"entry {number + 1} of {journal.path} is no operation that this version knows; "
             "use the version that wrote it, or begin with an empty data directory"
-        )
-        raise CorruptJournal(text) from error
+        ) from error
 
 
 def decode(entry: bytes) -> IndexedOperation:

@@ -101,8 +101,7 @@ def parse_json(body: bytes, *, encodable: bool = False) -> Any:
         if encodable and b"\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
-        text = "it is nested too deeply"
-        raise ValueError(text) from None
+        raise ValueError("it is nested too deeply") from None
     return value
 
 

@@ -47,8 +47,9 @@ def check_offset(offset: str) -> None:
     """
     check_text(offset, "an offset")
     if not is_offset(offset):
-        text = f"{offset[:OFFSET_MAX_CHARS]!r} is no offset; pass one that a read returned"
-        raise InvalidRequest(text)
+        raise InvalidRequest(
+            f"{offset[:OFFSET_MAX_CHARS]!r} is no offset; pass one that a read returned"
+        )
 
 
 def is_true(value: str | None) -> bool:
@@ -68,8 +69,7 @@ def response_offset(value: str | None, source: str) -> str:
     """
     if value is None or not is_offset(value):
         what = f"no {STREAM_NEXT_OFFSET}" if value is None else f"{value[:64]!r} as an offset"
-        text = f"{source} brought {what}"
-        raise MalformedData(text)
+        raise MalformedData(f"{source} brought {what}")
     return value
 
 
@@ -80,8 +80,7 @@ def response_cursor(value: str | None) -> str | None:
         MalformedData: it cannot be sent.
     """
     if value is not None and not is_cursor(value):
-        text = f"the server sent {value[:64]!r} as a cursor"
-        raise MalformedData(text)
+        raise MalformedData(f"the server sent {value[:64]!r} as a cursor")
     return value
 
 
@@ -122,8 +121,7 @@ def _encode_json(value: Any) -> bytes:
         return _to_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         kind = WrongType if isinstance(error, TypeError) else InvalidRequest
-        text = f"the value cannot be written as JSON: {error}"
-        raise kind(text) from error
+        raise kind(f"the value cannot be written as JSON: {error}") from error
 
 
 def _encode_text(value: Any) -> bytes:
@@ -135,15 +133,15 @@ def _encode_text(value: Any) -> bytes:
 
 def _encode_bytes(value: Any) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
-        text = f"this stream holds no JSON, but bytes; encode the {type(value).__name__} first"
-        raise WrongType(text)
+        raise WrongType(
+            f"this stream holds no JSON, but bytes; encode the {type(value).__name__} first"
+        )
     return _checked(bytes(value), value)
 
 
 def _checked(encoded: bytes, content: bytes | bytearray | memoryview) -> bytes:
     if not content:
-        text = "there is nothing to append"
-        raise InvalidRequest(text)
+        raise InvalidRequest("there is nothing to append")
     return encoded
 
 
@@ -169,9 +167,7 @@ def parse_items(body: bytes) -> list[Any]:
     try:
         items = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
-        text = f"the server sent what is no JSON: {body[:64]!r}"
-        raise MalformedData(text) from error
+        raise MalformedData(f"the server sent what is no JSON: {body[:64]!r}") from error
     if not isinstance(items, list):
-        text = f"the server sent JSON that is no array: {body[:64]!r}"
-        raise MalformedData(text)
+        raise MalformedData(f"the server sent JSON that is no array: {body[:64]!r}")
     return items

@@ -27,8 +27,7 @@ def decode_record(kind: type[_Record], value: bytes) -> _Record:
     try:
         record: _Record = _decoded(kind, parse_json(value))
     except (KeyError, TypeError) as error:
-        text = f"not a {kind.__name__}: {error}"
-        raise ValueError(text) from None
+        raise ValueError(f"not a {kind.__name__}: {error}") from None
     return record
 
 
@@ -64,6 +63,5 @@ def _decoded(kind: Any, value: Any) -> Any:
 
 def _checked(value: Any, kind: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        text = f"{value!r:.100} is of another type"
-        raise TypeError(text)
+        raise TypeError(f"{value!r:.100} is of another type")
     return value

@@ -146,8 +146,7 @@ def parse_creation(headers: Mapping[str, str], root: str = "") -> Creation:
         raise RequestRefused(400, "a stream has Stream-TTL or Stream-Expires-At, not both")
     ttl = parse_integer(ttl_text)
     if ttl_text is not None and ttl is None:
-        text = f"Stream-TTL is a whole number of seconds, at most {INTEGER_MAX}"
-        raise RequestRefused(400, text)
+        raise RequestRefused(400, f"Stream-TTL is a whole number of seconds, at most {INTEGER_MAX}")
     return Creation(
         content_type,
         ttl,
@@ -204,8 +203,9 @@ def _parse_producer(headers: Mapping[str, str]) -> ProducerTuple | None:
         return None
     epoch, seq = parse_integer(epoch_text), parse_integer(seq_text)
     if not producer or epoch is None or seq is None:
-        text = "a producer sends Producer-Id, and whole numbers Producer-Epoch and Producer-Seq"
-        raise RequestRefused(400, text)
+        raise RequestRefused(
+            400, "a producer sends Producer-Id, and whole numbers Producer-Epoch and Producer-Seq"
+        )
     return ProducerTuple(producer, epoch, seq)
 
 

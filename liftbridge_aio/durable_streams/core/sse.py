@@ -148,8 +148,9 @@ def parse_control(data: bytes) -> Control:
         if not isinstance(offset, str) or not (cursor is None or isinstance(cursor, str)):
             raise TypeError
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        text = f"the server sent a control event without an offset: {data[:64]!r}"
-        raise MalformedData(text) from error
+        raise MalformedData(
+            f"the server sent a control event without an offset: {data[:64]!r}"
+        ) from error
     offset, cursor = response_offset(offset, "a control event"), response_cursor(cursor)
     closed = fields.get("streamClosed") is True
     return Control(offset, cursor, closed or fields.get("upToDate") is True, closed)
@@ -164,8 +165,7 @@ def decode_base64(data: bytes) -> bytes:
     try:
         return binascii.a2b_base64(data.replace(b"\n", b""), strict_mode=True) if data else b""
     except binascii.Error as error:
-        text = f"the server sent what is no base64: {data[:64]!r}"
-        raise MalformedData(text) from error
+        raise MalformedData(f"the server sent what is no base64: {data[:64]!r}") from error
 
 
 def encode_event(kind: str, data: bytes) -> bytes:

@@ -232,8 +232,7 @@ class Subscription:
         """
         present = answer.wake_id == self.wake_id and answer.generation == self.generation
         if not present or self.token is None or not self.is_open(now):
-            text = "the wake is over"
-            raise SubscriptionRefused(409, "FENCED", text, generation=self.generation)
+            raise SubscriptionRefused(409, "FENCED", "the wake is over", generation=self.generation)
         if not hmac.compare_digest(token, self.token):
             raise SubscriptionRefused(401, "TOKEN_INVALID", "the token is not that of the wake")
 
@@ -245,11 +244,11 @@ class Subscription:
         """
         for path, offset in answer.acks:
             if path not in self.links:
-                text = f"{path} is no stream of the subscription"
-                raise _invalid(text)
+                raise _invalid(f"{path} is no stream of the subscription")
             if offset != START and offset > tails.get(path, START):
-                text = f"{offset} lies beyond the end of {path}"
-                raise SubscriptionRefused(409, "INVALID_OFFSET", text)
+                raise SubscriptionRefused(
+                    409, "INVALID_OFFSET", f"{offset} lies beyond the end of {path}"
+                )
         acked = self._acked(answer.acks)
         if answer.done:
             return acked.released()
@@ -285,14 +284,12 @@ def parse_subscription(name: str, body: bytes) -> Subscription:
     if kind is None or kind not in {WEBHOOK, PULL_WAKE}:
         raise _invalid("type is webhook or pull-wake")
     if isinstance(lease, bool) or not isinstance(lease, int) or not LEASE_MIN <= lease <= LEASE_MAX:
-        text = f"lease_ttl_ms is from {LEASE_MIN} to {LEASE_MAX}"
-        raise _invalid(text)
+        raise _invalid(f"lease_ttl_ms is from {LEASE_MIN} to {LEASE_MAX}")
     named = parse_paths(fields)
     if not named and not pattern:
         raise _invalid("a subscription has a pattern or streams")
     if pattern is not None and len(re.findall(r"\*+", pattern)) > _MAX_STARS:
-        text = f"a pattern has at most {_MAX_STARS} wildcards"
-        raise _invalid(text)
+        raise _invalid(f"a pattern has at most {_MAX_STARS} wildcards")
     webhook = None
     if kind == WEBHOOK:
         hook = fields.get("webhook")
@@ -329,8 +326,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        text = f"{name} is a string"
-        raise _invalid(text)
+        raise _invalid(f"{name} is a string")
     return value
 
 
@@ -388,8 +384,11 @@ def checked_webhook(url: object) -> str:
             return url
         if parts.scheme == "https" and not local and is_public(host):
             return url
-    text = "webhook.url is https and of a public host, or http and of this machine"
-    raise SubscriptionRefused(400, "WEBHOOK_URL_REJECTED", text)
+    raise SubscriptionRefused(
+        400,
+        "WEBHOOK_URL_REJECTED",
+        "webhook.url is https and of a public host, or http and of this machine",
+    )
 
 
 def is_public(host: str) -> bool:

@@ -40,8 +40,9 @@ from __future__ import annotations
 try:
     import starlette  # noqa: F401 - only looked for
 except ImportError as error:
-    text = f"Starlette is missing ({error}): pip install 'liftbridge-aio[durable-streams]'"
-    raise ImportError(text) from error
+    raise ImportError(
+        f"Starlette is missing ({error}): pip install 'liftbridge-aio[durable-streams]'"
+    ) from error
 
 from .app import Gateway, gateway_app
 from .options import GatewayOptions

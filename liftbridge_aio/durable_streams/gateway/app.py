@@ -182,8 +182,9 @@ def gateway_app(
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         gateway = getattr(scope["app"].state, "gateway", None)
         if gateway is None:
-            text = "the gateway has not started: run the lifespan of its application around yours"
-            raise UsageError(text)
+            raise UsageError(
+                "the gateway has not started: run the lifespan of its application around yours"
+            )
         await gateway(scope, receive, send)
 
     return Starlette(routes=[Mount("/", serve)], lifespan=lifespan)

@@ -99,10 +99,12 @@ class Bodies:
                 return await body.whole()
         except TimeoutError:
             if self._ending:
-                text = "the gateway ends, and the body has not come"
-                raise body.refused(503, text, **{"Retry-After": "1"}) from None
-            text = f"the body has not come within {self._timeout:g} seconds"
-            raise body.refused(408, text) from None
+                raise body.refused(
+                    503, "the gateway ends, and the body has not come", **{"Retry-After": "1"}
+                ) from None
+            raise body.refused(
+                408, f"the body has not come within {self._timeout:g} seconds"
+            ) from None
         finally:
             self._limits.discard(limit)
 

@@ -128,8 +128,9 @@ class StreamCreation:
         if status is Status.DELETED:
             raise RequestRefused(409, f"the stream {fork.path} is deleted")
         if status is Status.MISSING or source is None:
-            text = f"there is no stream {fork.path}: Stream-Forked-From is a path, /v1/stream/…"
-            raise RequestRefused(404, text)
+            raise RequestRefused(
+                404, f"there is no stream {fork.path}: Stream-Forked-From is a path, /v1/stream/…"
+            )
         kind = wanted.content_type or source.content_type
         if media_type(kind) != media_type(source.content_type):
             raise RequestRefused(409, "the content type is not the source's")

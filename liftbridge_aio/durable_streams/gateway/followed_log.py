@@ -258,8 +258,9 @@ class FollowedLog:
         except TimeoutError as error:
             if isinstance(error, LiftbridgeError):
                 raise
-            text = f"the log {self.stream} could not be read in time"
-            raise RequestTimeout(text, stream=self.stream) from None
+            raise RequestTimeout(
+                f"the log {self.stream} could not be read in time", stream=self.stream
+            ) from None
 
     async def _committed(self) -> PartitionInfo:
         """Return the state of the partition once all that is stored is committed."""

@@ -94,8 +94,9 @@ class GatewayOptions:
         if (problem := stream_name_problem(self.registry)) is not None:
             raise InvalidRequest(problem)
         if not {"*", ">"}.isdisjoint(self.registry.split(".")):
-            text = "registry has no wildcards: it would receive what other streams are sent"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                "registry has no wildcards: it would receive what other streams are sent"
+            )
         check_type(self.stream, StreamOptions, "stream must be StreamOptions")
         for name in (
             "long_poll_timeout",
@@ -105,8 +106,7 @@ class GatewayOptions:
             "idle_timeout",
         ):
             if timer_seconds(getattr(self, name), name) == 0:
-                text = f"{name} must be longer than 0 seconds"
-                raise InvalidRequest(text)
+                raise InvalidRequest(f"{name} must be longer than 0 seconds")
         check_whole_number(self.replication_factor, "replication_factor", -1, INT32_MAX)
         for name in ("max_body_bytes", "max_response_bytes", "max_cached_bytes"):
             check_whole_number(getattr(self, name), name, 1, INT32_MAX)
@@ -125,8 +125,7 @@ class GatewayOptions:
             for each in several(given, f"{name} are given as a list"):
                 check_text(each, f"each of {name}")
                 if not is_valid(each):
-                    text = f"{name} has {each!r}; write {_EXAMPLES[name]}"
-                    raise InvalidRequest(text)
+                    raise InvalidRequest(f"{name} has {each!r}; write {_EXAMPLES[name]}")
 
 
 def _is_origin(text: str) -> bool:

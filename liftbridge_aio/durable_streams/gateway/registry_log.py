@@ -90,8 +90,7 @@ class RegistryLog:
             )
             streams = certain.streams
         if self.name not in streams:
-            text = "no server knows the registry"
-            raise StreamNotFound(text, stream=self.name)
+            raise StreamNotFound("no server knows the registry", stream=self.name)
         return streams[self.name].creation_timestamp
 
     def _apply(

@@ -127,8 +127,11 @@ class Subscriptions:
             if known is None:
                 return made
             if not known.same_as(wanted):
-                text = "the subscription exists, and is configured otherwise"
-                raise SubscriptionRefused(409, "SUBSCRIPTION_ALREADY_EXISTS", text)
+                raise SubscriptionRefused(
+                    409,
+                    "SUBSCRIPTION_ALREADY_EXISTS",
+                    "the subscription exists, and is configured otherwise",
+                )
             return known
 
         await self._change(wanted.id, decide)
@@ -138,16 +141,15 @@ class Subscriptions:
         """Refuse a stream that cannot take wakes, or in which each would cause another."""
         path = _wake_path(wanted)
         if path in wanted.named or wanted.matches(path):
-            text = f"{path} cannot be the wake_stream and a stream of the subscription"
-            raise _refused(text)
+            raise _refused(f"{path} cannot be the wake_stream and a stream of the subscription")
         try:
             entry = await self._streams.registry.find(PREFIX + path)
         except RequestRefused:
-            text = f"there is no wake_stream {path}; create it with the type {JSON_CONTENT_TYPE}"
-            raise _refused(text) from None
+            raise _refused(
+                f"there is no wake_stream {path}; create it with the type {JSON_CONTENT_TYPE}"
+            ) from None
         if not is_json(entry.content_type):
-            text = f"the wake_stream {path} has another type than {JSON_CONTENT_TYPE}"
-            raise _refused(text)
+            raise _refused(f"the wake_stream {path} has another type than {JSON_CONTENT_TYPE}")
 
     async def delete(self, name: str) -> None:
         """Delete a subscription; none is fine. Cancelling leaves it open if it is deleted."""

@@ -29,8 +29,9 @@ try:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 except ImportError as error:
-    text = f"cryptography is missing ({error}): pip install 'liftbridge-aio[durable-streams]'"
-    raise ImportError(text) from error
+    raise ImportError(
+        f"cryptography is missing ({error}): pip install 'liftbridge-aio[durable-streams]'"
+    ) from error
 
 logger = logging.getLogger("liftbridge_aio.durable_streams")
 
@@ -151,8 +152,7 @@ async def _check_host(url: str) -> None:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_STREAM)
     if not all(is_public(str(address[0])) for *_, address in found):
-        text = f"{parts.hostname} is an address of a private network"
-        raise OSError(text)
+        raise OSError(f"{parts.hostname} is an address of a private network")
 
 
 def _base64(data: bytes) -> str:

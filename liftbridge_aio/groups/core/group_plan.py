@@ -29,8 +29,7 @@ def check_on_reset(on_reset: str) -> None:
         InvalidRequest: it is none.
     """
     if on_reset not in {"error", "start"}:
-        text = f"on_reset is 'error' or 'start', not {on_reset!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"on_reset is 'error' or 'start', not {on_reset!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

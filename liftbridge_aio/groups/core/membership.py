@@ -437,6 +437,5 @@ class Membership:
         if state is self.state:
             return
         if state not in MOVES[self.state]:
-            text = f"a member that is {self.state.value} cannot become {state.value}"
-            raise AssertionError(text)
+            raise AssertionError(f"a member that is {self.state.value} cannot become {state.value}")
         self.state = state

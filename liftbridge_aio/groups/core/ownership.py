@@ -234,8 +234,7 @@ class Ownership:
         """Record that a partition is being read."""
         held = self._held[partition]
         if held.hold is not Hold.CLOSED:
-            text = f"{partition} is {held.hold.value}, so it must not be read"
-            raise AssertionError(text)
+            raise AssertionError(f"{partition} is {held.hold.value}, so it must not be read")
         held.hold = Hold.READING
         held.opened_at = now
 

@@ -63,18 +63,19 @@ def destination(
     if isinstance(target, str):
         check_subject(target)
         if partition is not None:
-            text = (
+            raise InvalidRequest(
                 "a partition is that of a StreamInfo; for a subject use partition_subject(subject,"
                 f" {partition!r})"
             )
-            raise InvalidRequest(text)
         if stream is not None:
             check_text(stream, "a stream name")
         return Destination(target, stream, None)
     check_type(target, StreamInfo, "a message goes to a subject or a StreamInfo")
     if stream is not None and stream != target.name:
-        text = f"the ack of {stream!r} was asked for, of a message to another stream"
-        raise InvalidRequest(text, stream=target.name)
+        raise InvalidRequest(
+            f"the ack of {stream!r} was asked for, of a message to another stream",
+            stream=target.name,
+        )
     chosen = _partition(target, value, key, partition, partitioner)
     subject = f"{target.subject}.{chosen}" if chosen else target.subject
     check_subject(subject)
@@ -93,8 +94,9 @@ def _partition(
         with about(stream.name, partition):
             check_whole_number(partition, "a partition", 0, INT32_MAX)
         if partition >= count:
-            text = f"the stream has {count} partitions"
-            raise PartitionNotFound(text, stream=stream.name, partition=partition)
+            raise PartitionNotFound(
+                f"the stream has {count} partitions", stream=stream.name, partition=partition
+            )
         return partition
     chosen = partitioner or (by_key if key is not None else None)
     if chosen is None or not count:
@@ -114,5 +116,4 @@ def check_subject(subject: str) -> None:
     if problem is None and any(token in {"*", ">"} for token in subject.split(".")):
         problem = "it has wildcards"
     if problem is not None:
-        text = f"{subject!r} is no subject to publish to: {problem}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{subject!r} is no subject to publish to: {problem}")

@@ -116,8 +116,7 @@ class DataLane:
             ValueError: it was registered before.
         """
         if stream_id in self._streams:
-            text = f"stream {stream_id} was registered before"
-            raise ValueError(text)
+            raise ValueError(f"stream {stream_id} was registered before")
         stream = LaneStream(
             stream_id, window=window, max_message_bytes=max_message_bytes, due=self._due
         )

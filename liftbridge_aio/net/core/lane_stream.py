@@ -190,8 +190,7 @@ class LaneStream:
         """
         credit = self.credit
         if not 0 <= size <= credit.received - credit.consumed - len(self._partial):
-            text = f"{size} bytes were not there to be consumed"
-            raise ValueError(text)
+            raise ValueError(f"{size} bytes were not there to be consumed")
         credit.consumed += size
         if self._missing or credit.consumed - credit.granted >= credit.bulk:
             self._note_due()

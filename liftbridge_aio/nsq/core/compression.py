@@ -34,8 +34,7 @@ def deflate(level: int) -> Codec:
         try:
             return decompressor.decompress(data)
         except zlib.error as error:
-            message = f"the deflate stream is damaged: {error}"
-            raise ProtocolError(message) from error
+            raise ProtocolError(f"the deflate stream is damaged: {error}") from error
 
     return Codec(compress, decompress)
 
@@ -49,8 +48,9 @@ def load_snappy() -> Any:
     try:
         import snappy  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
     except ImportError as error:
-        message = "snappy=True needs python-snappy: pip install 'liftbridge-aio[nsq]'"
-        raise ImportError(message) from error
+        raise ImportError(
+            "snappy=True needs python-snappy: pip install 'liftbridge-aio[nsq]'"
+        ) from error
     return snappy
 
 
@@ -71,7 +71,6 @@ def snappy() -> Codec:
         try:
             return bytes(decompressor.decompress(data))
         except Exception as error:
-            message = f"the snappy stream is damaged: {error}"
-            raise ProtocolError(message) from error
+            raise ProtocolError(f"the snappy stream is damaged: {error}") from error
 
     return Codec(compress, decompress)

@@ -94,8 +94,7 @@ def parse_granted(answer: bytes) -> Granted:
             auth_required=bool(found.get("auth_required")),
         )
     except (ValueError, TypeError, AttributeError) as error:
-        message = f"the answer to IDENTIFY is {answer[:64]!r}"
-        raise ProtocolError(message) from error
+        raise ProtocolError(f"the answer to IDENTIFY is {answer[:64]!r}") from error
 
 
 def _milliseconds(duration: Duration) -> int:

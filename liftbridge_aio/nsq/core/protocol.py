@@ -90,8 +90,7 @@ class FrameReader:
             size, kind = unpack(data, at)
             largest = self._largest if kind == FrameType.MESSAGE else _LARGEST_CONTROL
             if not prefix <= size <= largest or kind not in _TYPES:
-                message = f"a frame of {size} bytes and type {kind} came"
-                raise ProtocolError(message)
+                raise ProtocolError(f"a frame of {size} bytes and type {kind} came")
             stop = at + prefix + size
             if stop > end:
                 needed = prefix + size
@@ -130,8 +129,7 @@ def parse_message(data: bytes) -> DeliveredMessage:
         ProtocolError: it is too short.
     """
     if len(data) < _MESSAGE.size:
-        message = f"a message of {len(data)} bytes came"
-        raise ProtocolError(message)
+        raise ProtocolError(f"a message of {len(data)} bytes came")
     timestamp, attempts, message_id = _MESSAGE.unpack_from(data)
     return DeliveredMessage(timestamp, attempts, message_id, data[_MESSAGE.size :])
 
@@ -172,8 +170,7 @@ def check_name(name: object, what: str) -> str:
         BadName: it is invalid.
     """
     if not isinstance(name, str) or not (_NAME.fullmatch(name) and len(name) <= _LONGEST_NAME):
-        message = f"{name!r} is no name of a {what}"
-        raise BadName(message)
+        raise BadName(f"{name!r} is no name of a {what}")
     return name
 
 

@@ -69,8 +69,9 @@ class AcksRecord:
         try:
             content = json.loads(data)
             if content["format"] != _FORMAT:
-                text = f"the acks of a queue have format {content['format']}, not {_FORMAT}"
-                raise MalformedData(text)
+                raise MalformedData(
+                    f"the acks of a queue have format {content['format']}, not {_FORMAT}"
+                )
             snapshot = Snapshot(
                 int(content["next"]),
                 {int(offset): int(attempts) for offset, attempts in content["unsettled"]},
@@ -93,5 +94,4 @@ class AcksRecord:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, MalformedData):
                 raise
-            text = f"these are no acks of a queue: {data[:100]!r}"
-            raise MalformedData(text) from error
+            raise MalformedData(f"these are no acks of a queue: {data[:100]!r}") from error

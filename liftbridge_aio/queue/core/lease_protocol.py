@@ -277,16 +277,13 @@ def decode(data: bytes) -> Frame:
     start = len(MAGIC) + 1
     kind = _KINDS.get(data[start - 1]) if len(data) >= start else None
     if kind is None or not data.startswith(MAGIC):
-        text = f"this is nothing about leases: {data[:40]!r}"
-        raise MalformedData(text)
+        raise MalformedData(f"this is nothing about leases: {data[:40]!r}")
     reader = _Reader(data)
     reader.at = start
     try:
         frame: Frame = kind(*(form.read(reader) for form in _FIELDS[kind]))
     except (ValueError, OverflowError) as error:
-        text = f"a broken {kind.__name__} about a lease: {error}"
-        raise MalformedData(text) from error
+        raise MalformedData(f"a broken {kind.__name__} about a lease: {error}") from error
     if reader.at != len(data):
-        text = f"{len(data) - reader.at} bytes follow a {kind.__name__} about a lease"
-        raise MalformedData(text)
+        raise MalformedData(f"{len(data) - reader.at} bytes follow a {kind.__name__} about a lease")
     return frame

@@ -47,13 +47,11 @@ class ConnectionOptions:
             servers = parse_servers(texts)
             settings |= _tls_settings(servers, settings)
         except InvalidRequest as error:
-            text = f"{name}: {error.message}"
-            raise InvalidOption(text) from error
+            raise InvalidOption(f"{name}: {error.message}") from error
         try:
             TLS.from_env({_variable(field): text for field, text in settings.items()})
         except InvalidRequest as error:
-            text = f"the options liftbridge.tls…: {error.message}"
-            raise InvalidOption(text) from error
+            raise InvalidOption(f"the options liftbridge.tls…: {error.message}") from error
         named = tuple(texts) if servers.secure is None else servers.addresses
         return cls(named, tuple(sorted(settings.items())))
 
@@ -112,11 +110,10 @@ def _client_settings(options: Mapping[str, str]) -> dict[str, str]:
             continue
         field = _CLIENT_FIELDS.get(name.removeprefix(CLIENT_PREFIX).replace("_", ""))
         if "password" in name:
-            problem = (
+            raise InvalidOption(
                 f"{name}: options are written into plans and logs, so they take no password;"
                 f" set the variable {_KEY_PASSWORD} where tasks run"
             )
-            raise InvalidOption(problem)
         if field is None:
             raise _no_such_setting(name)
         if field in _DURATION_FIELDS:
@@ -137,12 +134,10 @@ def _no_such_setting(name: str) -> InvalidOption:
 def _checked_setting(name: str, field: str, text: str) -> str:
     if field in _TLS_FIELDS:  # checked together, by `parse`
         if not text.strip():
-            problem = f"{name} is empty; give it a value, or leave it out"
-            raise InvalidOption(problem)
+            raise InvalidOption(f"{name} is empty; give it a value, or leave it out")
         return text
     if field in _OBJECT_FIELDS:
-        problem = f"{name} cannot be written as text"
-        raise InvalidOption(problem)
+        raise InvalidOption(f"{name} cannot be written as text")
     try:
         ClientOptions.from_env({_variable(field): text})
     except InvalidRequest as error:

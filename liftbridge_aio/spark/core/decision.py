@@ -93,15 +93,17 @@ class Decision:
         try:
             return cls._decode(encoded)
         except (IndexError, UnicodeDecodeError, error) as problem:
-            text = f"{len(encoded)} bytes that are no decision of a batch"
-            raise MalformedData(text) from problem
+            raise MalformedData(
+                f"{len(encoded)} bytes that are no decision of a batch"
+            ) from problem
 
     @classmethod
     def _decode(cls, encoded: bytes) -> Self:
         version, query, batch, count = _HEAD.unpack_from(encoded)
         if version not in {_WITHOUT_DIGEST, _VERSION}:
-            text = f"a decision of version {version}, and this package reads version {_VERSION}"
-            raise MalformedData(text)
+            raise MalformedData(
+                f"a decision of version {version}, and this package reads version {_VERSION}"
+            )
         at = _HEAD.size
         digest = None
         if version == _VERSION:

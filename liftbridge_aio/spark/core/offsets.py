@@ -232,8 +232,7 @@ def _distinct(entries: list[tuple[str, Any]]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for name, value in entries:
         if name in named:
-            text = f"{name!r} occurs twice"
-            raise ValueError(text)
+            raise ValueError(f"{name!r} occurs twice")
         named[name] = value
     return named
 
@@ -246,8 +245,7 @@ def _from_option(
         if not values:
             raise ValueError("it names no partition")
     except ValueError as error:
-        problem = f"{option} is {text!r}, but must be like {example}: {error}"
-        raise InvalidOption(problem) from error
+        raise InvalidOption(f"{option} is {text!r}, but must be like {example}: {error}") from error
     return values
 
 
@@ -270,13 +268,13 @@ def _flat_offsets(nested: Any, *, lowest: int | None = 0) -> dict[StreamPartitio
                 continue
             place = StreamPartition(stream, _partition_number(written, stream))
             if place in flat:
-                text = f"partition {place} occurs twice"
-                raise ValueError(text)
+                raise ValueError(f"partition {place} occurs twice")
             if lowest is not None and (
                 type(offset) is not int or not lowest <= offset <= INT64_MAX
             ):
-                text = f"the offset of {place} is {offset!r}, not a number from {lowest} up"
-                raise ValueError(text)
+                raise ValueError(
+                    f"the offset of {place} is {offset!r}, not a number from {lowest} up"
+                )
             flat[place] = offset
     return flat
 
@@ -285,22 +283,21 @@ def _flat_created(nested: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     created = {stream: parts[_CREATED] for stream, parts in nested.items() if _CREATED in parts}
     for stream, moment in created.items():
         if type(moment) is not int or not 0 < moment <= INT64_MAX:
-            text = f"the creation time of stream {stream!r} is {moment!r}, not Unix nanoseconds"
-            raise ValueError(text)
+            raise ValueError(
+                f"the creation time of stream {stream!r} is {moment!r}, not Unix nanoseconds"
+            )
     return created
 
 
 def _entries(value: Any, what: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, Mapping):
-        text = f"{what} is {value!r}, not a JSON object"
-        raise ValueError(text)  # noqa: TRY004 - bad JSON is a bad value wherever it is bad
+        raise ValueError(f"{what} is {value!r}, not a JSON object")  # noqa: TRY004 - bad JSON is a bad value wherever it is bad
     return value.items()
 
 
 def _partition_number(written: str, stream: str) -> int:
     if not (written.isascii() and written.isdecimal()) or int(written) > INT32_MAX:
-        text = f"{written!r} is not the number of a partition of stream {stream!r}"
-        raise ValueError(text)
+        raise ValueError(f"{written!r} is not the number of a partition of stream {stream!r}")
     return int(written)
 
 

@@ -130,8 +130,7 @@ def refuse_near_miss(name: str, known: Iterable[str]) -> None:
     by_lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_NEAR)
     if near:
-        text = f"there is no option {name}; did you mean {by_lower[near[0]]}?"
-        raise InvalidOption(text)
+        raise InvalidOption(f"there is no option {name}; did you mean {by_lower[near[0]]}?")
 
 
 def warn(text: str) -> None:
@@ -155,8 +154,7 @@ def chosen(options: Mapping[str, str], names: Iterable[str]) -> str | None:
     """
     given = [name for name in names if name.lower() in options]
     if len(given) > 1:
-        text = f"{' and '.join(given)} exclude each other; set only one of them"
-        raise InvalidOption(text)
+        raise InvalidOption(f"{' and '.join(given)} exclude each other; set only one of them")
     return given[0] if given else None
 
 

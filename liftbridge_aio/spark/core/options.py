@@ -237,8 +237,9 @@ def _check_mode(options: Mapping[str, str], *, streaming: bool) -> None:
     if streaming:
         for name in BATCH_ONLY_NAMES:
             if name.lower() in options:
-                text = f"{name} is for batch queries only; a streaming query cannot use it"
-                raise InvalidOption(text)
+                raise InvalidOption(
+                    f"{name} is for batch queries only; a streaming query cannot use it"
+                )
     else:
         for name in STREAM_ONLY_NAMES:
             if name.lower() in options:
@@ -248,8 +249,9 @@ def _check_mode(options: Mapping[str, str], *, streaming: bool) -> None:
 def _check_triggers(read: ReadOptions, *, delayed: bool) -> None:
     least, most = read.min_offsets_per_trigger, read.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
-        text = f"minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most})"
-        raise InvalidOption(text)
+        raise InvalidOption(
+            f"minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most})"
+        )
     if least is None and delayed:
         warn("maxTriggerDelay has no effect without minOffsetsPerTrigger")
 
@@ -269,8 +271,7 @@ def _starting(options: Mapping[str, str], selection: Selection, *, streaming: bo
         return Edge.LATEST if streaming else Edge.EARLIEST
     position = read_position(name, options[name.lower()])
     if not streaming and mentions(position, Edge.LATEST):
-        text = f"{name} is the latest offset, where a batch query would read nothing"
-        raise InvalidOption(text)
+        raise InvalidOption(f"{name} is the latest offset, where a batch query would read nothing")
     _check_named(position, selection)
     return position
 
@@ -281,8 +282,7 @@ def _ending(options: Mapping[str, str], selection: Selection) -> Position:
         return Edge.LATEST
     position = read_position(name, options[name.lower()])
     if mentions(position, Edge.EARLIEST):
-        text = f"{name} is the earliest offset, before which there is nothing to read"
-        raise InvalidOption(text)
+        raise InvalidOption(f"{name} is the earliest offset, before which there is nothing to read")
     _check_named(position, selection)
     return position
 
@@ -307,8 +307,7 @@ def _delivery(options: Mapping[str, str], *, streaming: bool) -> Delivery:
     exactly_once = delivery is Delivery.EXACTLY_ONCE
     for name in EXACTLY_ONCE_NAMES:
         if name.lower() in options and not exactly_once:
-            text = f"{name} has no effect without delivery=exactly_once"
-            raise InvalidOption(text)
+            raise InvalidOption(f"{name} has no effect without delivery=exactly_once")
     if "writeid" in options:
         if streaming:
             raise InvalidOption("writeId is for batch writes; Spark names streaming queries itself")

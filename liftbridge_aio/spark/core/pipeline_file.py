@@ -187,8 +187,10 @@ class _Parser:
         trigger = self._text(content, (), "trigger") or AVAILABLE_NOW
         interval = None if trigger == AVAILABLE_NOW else _interval(trigger)
         if trigger != AVAILABLE_NOW and interval is None:
-            problem = f'trigger is "{AVAILABLE_NOW}" or an interval such as "10 seconds" or "10s"'
-            raise self._wrong(("trigger",), problem)
+            raise self._wrong(
+                ("trigger",),
+                f'trigger is "{AVAILABLE_NOW}" or an interval such as "10 seconds" or "10s"',
+            )
         checkpoint = self._text(content, (), "checkpoint")
         if checkpoint is None:
             raise self._wrong((), "checkpoint is missing: the folder for the pipeline's position")
@@ -255,12 +257,16 @@ class _Parser:
         value = self._text(table, path, "value")
         bad = self._one_of(table, path, "on_bad_record", ON_BAD_RECORD)
         if "on_bad_record" in table and value is None:
-            problem = "on_bad_record is for sources with value, which others do not parse"
-            raise self._wrong((*path, "on_bad_record"), problem)
+            raise self._wrong(
+                (*path, "on_bad_record"),
+                "on_bad_record is for sources with value, which others do not parse",
+            )
         dead_letters = self._text(table, path, "dead_letters")
         if (dead_letters is not None) != (bad == DEAD_LETTER):
-            problem = f'dead_letters is the stream for on_bad_record = "{DEAD_LETTER}"; set both'
-            raise self._wrong((*path, "on_bad_record"), problem)
+            raise self._wrong(
+                (*path, "on_bad_record"),
+                f'dead_letters is the stream for on_bad_record = "{DEAD_LETTER}"; set both',
+            )
         return Source(name, options, value, self._watermark(table, path), bad, dead_letters)
 
     def _start(self, table: dict[str, Any], path: KeyPath) -> dict[str, str]:
@@ -278,16 +284,19 @@ class _Parser:
                 read_position("startingTimestamp", text)
                 # A partition where nothing is as new begins at its end.
                 return {"startingTimestamp": text, STRATEGY_NAME: "latest"}
-        problem = f"start is earliest, latest or a time such as 2026-01-31T12:00:00Z, not {start!r}"
-        raise self._wrong((*path, "start"), problem)
+        raise self._wrong(
+            (*path, "start"),
+            f"start is earliest, latest or a time such as 2026-01-31T12:00:00Z, not {start!r}",
+        )
 
     def _dead_letters(self, source: Source, sinks: tuple[Sink, ...]) -> Sink:
         """Return the sink for the bad records of a source."""
         path: KeyPath = ("sources", source.name, "dead_letters")
         name = f"{source.name}_dead_letters"
         if any(sink.name == name for sink in sinks):
-            problem = f"the sink {name} has the name of that for dead letters; rename it"
-            raise self._wrong(path, problem)
+            raise self._wrong(
+                path, f"the sink {name} has the name of that for dead letters; rename it"
+            )
         options = self._sink_options({}, path, source.dead_letters or "", self._delivery)
         return Sink(name, source.name, "stream", _MODES[0], options=options, dead_letters=True)
 
@@ -317,8 +326,9 @@ class _Parser:
             return Step(name, sql, None)
         module, colon, function = python.rpartition(":")
         if not colon or not module or not function.isidentifier():
-            problem = f'{python!r} is not "file.py:function" or "module:function"'
-            raise self._wrong((*path, "python"), problem)
+            raise self._wrong(
+                (*path, "python"), f'{python!r} is not "file.py:function" or "module:function"'
+            )
         return Step(name, None, (module, function))
 
     def _sink(self, name: str, table: dict[str, Any], names: list[str]) -> Sink:
@@ -379,8 +389,10 @@ class _Parser:
             folder = PurePath(normpath(sink.target))
             for other, user in used.items():
                 if folder.is_relative_to(other) or other.is_relative_to(folder):
-                    problem = f"{sink.target} is a folder of {user}, too; give each its own"
-                    raise self._wrong(("sinks", sink.name, "parquet"), problem)
+                    raise self._wrong(
+                        ("sinks", sink.name, "parquet"),
+                        f"{sink.target} is a folder of {user}, too; give each its own",
+                    )
             used[folder] = f"the sink {sink.name}"
 
     def _tables(self, content: dict[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -389,8 +401,9 @@ class _Parser:
             raise self._wrong((name,), f"{name} is a table of tables, such as [{name}.orders]")
         for each, table in tables.items():
             if not _NAME.fullmatch(each):
-                problem = f"{each!r} is no name of letters, digits and underscores"
-                raise self._wrong((name, each), problem)
+                raise self._wrong(
+                    (name, each), f"{each!r} is no name of letters, digits and underscores"
+                )
             if not isinstance(table, dict):
                 raise self._wrong((name, each), f"{name}.{each} is a table: [{name}.{each}]")
             yield each, table

@@ -138,8 +138,9 @@ def check_order(starting: Position, ending: Position) -> None:
     if not isinstance(starting, AtTime) or not isinstance(ending, AtTime):
         return
     if ending.timestamp < starting.timestamp:
-        problem = f"{starting.option} is later than {ending.option}, so nothing is between them"
-        raise InvalidOption(problem)
+        raise InvalidOption(
+            f"{starting.option} is later than {ending.option}, so nothing is between them"
+        )
 
 
 def _instant(option: str, written: Any) -> int:

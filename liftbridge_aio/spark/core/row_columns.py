@@ -78,14 +78,12 @@ def row_columns(schema: Iterable[Column], *, stream: str | None) -> RowColumns:
         if purpose is None:
             if lower in _READ_ONLY:
                 continue
-            text = (
+            raise _refusal(
                 f"the column {column.name} is no part of a message; drop it, or put it into value,"
                 " for example with to_json(struct(...))"
             )
-            raise _refusal(text)
         if purpose in found:
-            text = f"two columns hold the {purpose} of a message; drop one of them"
-            raise _refusal(text)
+            raise _refusal(f"two columns hold the {purpose} of a message; drop one of them")
         _check_type(column, purpose)
         found[purpose] = index
     if "value" not in found:
@@ -105,11 +103,10 @@ def _check_type(column: Column, purpose: str) -> None:
         "string" in allowed and written.startswith("string collate ")
     ):
         example = _EXAMPLES.get(purpose, f"cast({column.name} as {allowed[-1]})")
-        text = (
+        raise _refusal(
             f"the column {column.name} is {written}, but must be {' or '.join(allowed)};"
             f" convert it, for example with {example}"
         )
-        raise _refusal(text)
 
 
 _EXAMPLES: Final = {

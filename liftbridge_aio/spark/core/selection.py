@@ -135,24 +135,23 @@ def check_stream_name(option: str, stream: str) -> None:
     """
     problem = stream_name_problem(stream)
     if problem is not None:
-        text = f"{option}: {problem}"
-        raise InvalidOption(text, stream=stream)
+        raise InvalidOption(f"{option}: {problem}", stream=stream)
 
 
 def _pattern(text: str) -> Pattern:
     try:
         re.compile(text)
     except re.error as error:
-        problem = f"subscribePattern {text!r} is not a regular expression: {error}"
-        raise InvalidOption(problem) from error
+        raise InvalidOption(
+            f"subscribePattern {text!r} is not a regular expression: {error}"
+        ) from error
     return Pattern(text)
 
 
 def _streams(option: str, text: str) -> Streams:
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     if not names:
-        problem = f"{option} is {text!r} and names no stream"
-        raise InvalidOption(problem)
+        raise InvalidOption(f"{option} is {text!r} and names no stream")
     for name in names:
         check_stream_name(option, name)
     return Streams(names)
@@ -164,8 +163,9 @@ def _assigned(text: str) -> Assigned:
         if not places:
             raise ValueError("it names no partition")
     except ValueError as error:
-        problem = f'assign is {text!r}, but must be like {{"orders":[0,1]}}: {error}'
-        raise InvalidOption(problem) from error
+        raise InvalidOption(
+            f'assign is {text!r}, but must be like {{"orders":[0,1]}}: {error}'
+        ) from error
     for place in places:
         check_stream_name("assign", place.stream)
     return Assigned(tuple(sorted(places)))
@@ -176,10 +176,8 @@ def _places(assigned: object) -> Iterator[StreamPartition]:
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - bad JSON is a bad value
     for stream, partitions in assigned.items():
         if not isinstance(partitions, list) or not partitions:
-            text = f"stream {stream!r} has no list of partitions"
-            raise ValueError(text)
+            raise ValueError(f"stream {stream!r} has no list of partitions")
         for partition in partitions:
             if type(partition) is not int or not 0 <= partition <= INT32_MAX:
-                text = f"{partition!r} is not the number of a partition"
-                raise ValueError(text)
+                raise ValueError(f"{partition!r} is not the number of a partition")
             yield StreamPartition(stream, partition)

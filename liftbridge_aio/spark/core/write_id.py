@@ -59,8 +59,7 @@ class WriteId(NamedTuple):
             ValueError: it is something else.
         """
         if len(header) != _WHOLE.size or header[0] != _VERSION:
-            text = f"{header!r} is not a write id"
-            raise ValueError(text)
+            raise ValueError(f"{header!r} is not a write id")
         return cls(*_WHOLE.unpack(header)[1:])
 
 

@@ -90,8 +90,7 @@ class ArchivePlan:
         own = {name.lower() for name in _OWN_NAMES}
         for name in self.options:
             if name.lower() in own:
-                text = f"an archive sets the option {name} itself"
-                raise InvalidOption(text)
+                raise InvalidOption(f"an archive sets the option {name} itself")
 
 
 def start_archive(
@@ -149,8 +148,9 @@ def archive_lock(folder: Path) -> Iterator[None]:
     try:
         lock = FileLock(folder / _LOCK)
     except FileLocked:
-        text = f"another command archives to {folder}; wait for its end, or choose another folder"
-        raise ArchiveBroken(text) from None
+        raise ArchiveBroken(
+            f"another command archives to {folder}; wait for its end, or choose another folder"
+        ) from None
     with lock:
         try:
             yield
@@ -236,15 +236,13 @@ def check_folder(folder: Path) -> None:
         _check_checkpoint(folder, planned)
         return
     if folder.exists() and not folder.is_dir():
-        text = f"{folder} is not a folder"
-        raise ArchiveBroken(text)
+        raise ArchiveBroken(f"{folder} is not a folder")
     files = next(folder.glob("stream=*"), None)
     if files is not None:
-        text = (
+        raise ArchiveBroken(
             f"{folder} has files of an archive, such as {files.name}, but no folder {CHECKPOINT}:"
             " a new archive would replace them. Choose another folder, or restore that one"
         )
-        raise ArchiveBroken(text)
 
 
 def _check_checkpoint(folder: Path, planned: int) -> None:
@@ -258,12 +256,11 @@ def _check_checkpoint(folder: Path, planned: int) -> None:
             f"{folder / CHECKPOINT} is at batch {planned}, and the archive has batch {written}"
         )
     if problem is not None:
-        text = (
+        raise ArchiveBroken(
             f"{problem}: new batches would replace some of the archive and repeat others. Restore"
             f" the newest {CHECKPOINT} of this archive, or choose another folder, which gets a copy"
             " of its own"
         )
-        raise ArchiveBroken(text)
 
 
 def _remove_staging(folder: Path) -> None:

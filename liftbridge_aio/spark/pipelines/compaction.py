@@ -84,8 +84,7 @@ def read_archive(spark: SparkSession, folder: str | Path) -> DataFrame:
     """
     folder = Path(folder).resolve()
     if not folder.is_dir():
-        text = f"{folder} is not the folder of an archive"
-        raise ArchiveBroken(text)
+        raise ArchiveBroken(f"{folder} is not the folder of an archive")
     compacted = _manifest(folder)
     paths = [one.folder(day) for day, one in compacted.items()]
     rows = _read(spark, folder / _COMPACTED, [folder / path for path in paths], "through int")
@@ -198,8 +197,9 @@ def _manifest(folder: Path) -> dict[str, _Compacted]:
     if content is None:
         return {}
     if content.get("version") != _VERSION:
-        text = f"{folder / _MANIFEST} has version {content.get('version')}, not {_VERSION}"
-        raise ArchiveBroken(text)
+        raise ArchiveBroken(
+            f"{folder / _MANIFEST} has version {content.get('version')}, not {_VERSION}"
+        )
     return {day: _Compacted(**one) for day, one in content["compacted"].items()}
 
 

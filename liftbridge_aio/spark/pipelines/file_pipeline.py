@@ -211,8 +211,7 @@ def _result(
     module, name = step.python or ("", "")
     result = getattr(_module(module, folder), name)(dict(frames))
     if not isinstance(result, Rows):
-        text = f"{name} returned {type(result).__name__}, not a DataFrame"
-        raise TypeError(text)
+        raise TypeError(f"{name} returned {type(result).__name__}, not a DataFrame")
     return result
 
 
@@ -222,8 +221,7 @@ def _module(name: str, folder: Path) -> Any:
     path = folder / name
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        text = f"{path} is no module of Python"
-        raise ImportError(text)
+        raise ImportError(f"{path} is no module of Python")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -245,8 +243,10 @@ def _rows(spark: SparkSession, pipeline: PipelineFile, sink: Sink, rows: DataFra
             raise pipeline.error((*path, "from"), str(error)) from None
     for name in sink.partition_by:
         if name not in rows.columns:
-            text = f"{sink.source} has no column {name}, only {', '.join(rows.columns)}"
-            raise pipeline.error((*path, "partition_by"), text)
+            raise pipeline.error(
+                (*path, "partition_by"),
+                f"{sink.source} has no column {name}, only {', '.join(rows.columns)}",
+            )
     with _located(pipeline, (*path, "mode")):
         _check_streaming(spark, rows, sink.mode)
     return rows

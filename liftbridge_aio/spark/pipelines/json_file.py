@@ -36,9 +36,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(text)
     except ValueError as error:
-        problem = f"{path} is not JSON: {error}"
-        raise ValueError(problem) from error
+        raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict):
-        problem = f"{path} has no JSON object"
-        raise ValueError(problem)  # noqa: TRY004 - the content of a file is no argument
+        raise ValueError(f"{path} has no JSON object")  # noqa: TRY004 - the content of a file is no argument
     return content

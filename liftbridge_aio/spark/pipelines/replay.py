@@ -91,20 +91,22 @@ class ReplayPlan:
         own = {name.lower() for name in _OWN_NAMES}
         for name in self.options:
             if name.lower() in own:
-                text = f"a replay sets the option {name} itself"
-                raise InvalidOption(text)
+                raise InvalidOption(f"a replay sets the option {name} itself")
         if not self.table.exists():
-            text = f"{self.table} does not exist"
-            raise ReplayRefused(text)
+            raise ReplayRefused(f"{self.table} does not exist")
         if self.checkpoint is None and not self.is_archive:
-            text = f"{self.table} is no archive: name a folder for the position of its replay"
-            raise ReplayRefused(text)
+            raise ReplayRefused(
+                f"{self.table} is no archive: name a folder for the position of its replay"
+            )
         if self.is_archive and (self.read_options or self.schema):
-            text = f"{self.table} is an archive, which has its own format and columns"
-            raise _refused(text, "leave out the schema and the options for reading")
+            raise _refused(
+                f"{self.table} is an archive, which has its own format and columns",
+                "leave out the schema and the options for reading",
+            )
         if self.to is not None and len(self.streams) > 1:
-            text = f"{len(self.streams)} streams cannot keep their order in one, {self.to}"
-            raise ReplayRefused(text)
+            raise ReplayRefused(
+                f"{len(self.streams)} streams cannot keep their order in one, {self.to}"
+            )
         WriteOptions.parse(self.sink_options("0", "0"), streaming=False)
 
     @property
@@ -206,8 +208,10 @@ class Replay:
             state = {**new, "offsets": size, **asked}
         for name, value in {"version": _VERSION, **asked}.items():
             if state.get(name) != value:
-                text = f"{self._file} has {name} {state.get(name)!r}, and this replay {value!r}"
-                raise _refused(text, "name another checkpoint, or resume that replay as it began")
+                raise _refused(
+                    f"{self._file} has {name} {state.get(name)!r}, and this replay {value!r}",
+                    "name another checkpoint, or resume that replay as it began",
+                )
         return state
 
     def _table(self, spark: SparkSession) -> tuple[DataFrame, str]:
@@ -235,8 +239,7 @@ class Replay:
         if "stream" not in rows.columns and "topic" in rows.columns:
             rows = rows.withColumnRenamed("topic", "stream")
         if "stream" not in rows.columns and (plan.to is None or plan.streams):
-            text = f"{plan.table} has no column stream or topic"
-            raise InvalidColumns(text)
+            raise InvalidColumns(f"{plan.table} has no column stream or topic")
         kept = [name for name in (*_WRITTEN, "offset") if name in rows.columns]
         return rows.select(*kept), f"offset div {self._state['offsets']}"
 
@@ -248,13 +251,17 @@ class Replay:
         counted = rows.groupBy(f.expr(self._unit).alias("part"), *keys).count().collect()
         found = {row["stream"] for row in counted} if "stream" in keys else set()
         if unknown := sorted(set(plan.streams) - found):
-            text = f"{plan.table} has no messages of {', '.join(unknown)}"
-            raise _refused(text, f"it has those of {', '.join(sorted(found)) or 'no stream'}")
+            raise _refused(
+                f"{plan.table} has no messages of {', '.join(unknown)}",
+                f"it has those of {', '.join(sorted(found)) or 'no stream'}",
+            )
         if plan.streams:
             counted = [row for row in counted if row["stream"] in plan.streams]
         elif plan.to is not None and len(found) > 1:
-            text = f"{plan.table} has {len(found)} streams, which cannot keep their order in one"
-            raise _refused(text, f"name one of {', '.join(sorted(found))}")
+            raise _refused(
+                f"{plan.table} has {len(found)} streams, which cannot keep their order in one",
+                f"name one of {', '.join(sorted(found))}",
+            )
         tasks = len({tuple(row[name] for name in keys) for row in counted})
         self._tasks = max(1, min(tasks, rows.sparkSession.sparkContext.defaultParallelism))
         parts: dict[int, int] = {}
@@ -262,11 +269,11 @@ class Replay:
             parts[row["part"]] = parts.get(row["part"], 0) + row["count"]
         before = sum(rows for number, rows in parts.items() if number <= state["done"])
         if before != state["rows"]:
-            text = (
+            raise _refused(
                 f"{plan.table} has {before} rows in the parts that are complete, and had"
-                f" {state['rows']} when they were published"
+                f" {state['rows']} when they were published",
+                "publish it as another replay, with another checkpoint",
             )
-            raise _refused(text, "publish it as another replay, with another checkpoint")
         return [Part(*each) for each in sorted(parts.items()) if each[0] > state["done"]]
 
 
@@ -282,8 +289,7 @@ def replay_lock(plan: ReplayPlan) -> Iterator[None]:
     try:
         lock = FileLock(plan.position / _LOCK)
     except FileLocked:
-        text = f"another command runs the replay of {plan.position}"
-        raise ReplayRefused(text) from None
+        raise ReplayRefused(f"another command runs the replay of {plan.position}") from None
     with lock:
         yield
 

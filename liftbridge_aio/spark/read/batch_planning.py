@@ -88,9 +88,11 @@ def _check_order(options: ReadOptions, start: Offsets, end: Offsets) -> None:
         return
     for place in start:
         if start[place] > end[place] and options.ending.offsets[place] >= 0:
-            text = f"{options.starting.option} is after {options.ending.option} ({end[place]})"
             raise InvalidOption(
-                text, stream=place.stream, partition=place.partition, offset=start[place]
+                f"{options.starting.option} is after {options.ending.option} ({end[place]})",
+                stream=place.stream,
+                partition=place.partition,
+                offset=start[place],
             )
 
 

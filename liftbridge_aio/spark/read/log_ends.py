@@ -276,9 +276,11 @@ async def first_messages(
                 await log_states(client, [place], timeout=timeout)
                 break
         else:
-            text = f"readers were disconnected again and again for {_MAX_WAITS * _IDLE_TIMEOUT:g} s"
             raise SubscriptionLost(
-                text, stream=place.stream, partition=place.partition, offset=start
+                f"readers were disconnected again and again for {_MAX_WAITS * _IDLE_TIMEOUT:g} s",
+                stream=place.stream,
+                partition=place.partition,
+                offset=start,
             )
     return found[:most]
 

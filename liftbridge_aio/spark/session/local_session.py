@@ -159,8 +159,9 @@ def _launch(settings: Mapping[str, str], variables: Mapping[str, str], log: Any)
         try:
             return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         except (PySparkRuntimeError, OSError) as error:
-            text = f"Spark did not start: {error}\n{log_tail(Path(log.name).parent)}"
-            raise SparkDidNotStart(text) from error
+            raise SparkDidNotStart(
+                f"Spark did not start: {error}\n{log_tail(Path(log.name).parent)}"
+            ) from error
 
 
 def _connect(

@@ -77,10 +77,10 @@ def _header_map(pairs: list[tuple[str | None, bytes | None]], row: int) -> dict[
     for name, content in pairs:
         if name is None or name in headers:
             problem = "a header without a name" if name is None else f"the header {name!r} twice"
-            text = f"row {row} of the task has {problem}, which a message cannot have"
-            raise InvalidRow(text)
+            raise InvalidRow(f"row {row} of the task has {problem}, which a message cannot have")
         if name in TRANSACTION_HEADERS:
-            text = f"row {row} of the task has the header {name!r}, which only transactions set"
-            raise InvalidRow(text)
+            raise InvalidRow(
+                f"row {row} of the task has the header {name!r}, which only transactions set"
+            )
         headers[name] = content or b""
     return headers

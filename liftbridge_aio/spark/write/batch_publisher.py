@@ -338,8 +338,11 @@ class BatchPublisher:
         acked = 0
         stored = _offsets(chunk)
         if self._producer is not None and (place := self._producer.stored(stored)):
-            text = "the partition stored rows of the task in another order than they were sent"
-            raise WriteFailed(text, stream=place[0], partition=place[1])
+            raise WriteFailed(
+                "the partition stored rows of the task in another order than they were sent",
+                stream=place[0],
+                partition=place[1],
+            )
         for place, offsets in stored.items():
             acked += len(offsets)
             span = self._spans.setdefault(place, _Span(offsets[0], offsets[0]))

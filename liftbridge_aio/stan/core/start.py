@@ -73,8 +73,7 @@ class StartAt:
         """
         if isinstance(moment, datetime):
             if moment.tzinfo is None:
-                text = f"time() takes a datetime with a timezone, not {moment!r}"
-                raise InvalidRequest(text)
+                raise InvalidRequest(f"time() takes a datetime with a timezone, not {moment!r}")
             moment = (moment - _EPOCH) // _MICROSECOND * 1000
         check_integer(moment, "a time in Unix nanoseconds")
         if not 0 <= moment <= INT64_MAX:
@@ -93,12 +92,10 @@ class StartAt:
             WrongType: it is neither.
         """
         if isinstance(delta, bool) or not isinstance(delta, timedelta | int | float):
-            text = f"ago() takes a timedelta or seconds, not {delta!r}"
-            raise WrongType(text)
+            raise WrongType(f"ago() takes a timedelta or seconds, not {delta!r}")
         span = delta.total_seconds() if isinstance(delta, timedelta) else float(delta)
         if not 0 <= span <= INT64_MAX / 10**9:
-            text = f"ago() takes a time span into the past, not {delta!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(f"ago() takes a time span into the past, not {delta!r}")
         return cls.age(round(span * 10**9))
 
     @classmethod

@@ -40,8 +40,7 @@ class HistoryFile(EventRecorder):
     def _write(self, event: Event) -> None:
         line = format_event(event).encode() + b"\n"
         if self._file.write(line) != len(line):
-            text = f"short write to the history {self._file.name}"
-            raise OSError(text)
+            raise OSError(f"short write to the history {self._file.name}")
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -87,8 +86,7 @@ def read_history(*paths: str | PathLike[str]) -> History:
                     history.extend([parse_event(line)])
                 except ValueError as error:
                     if line.endswith(b"\n"):
-                        text = f"{path}, line {number}: {error}"
-                        raise ValueError(text) from None
+                        raise ValueError(f"{path}, line {number}: {error}") from None
                     history.torn.append(f"{path}, line {number}: {line[:60]!r}")
     return history
 
@@ -133,5 +131,4 @@ def parse_event(line: str | bytes) -> Event:
             None if offset is None else int(offset),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        text = f"not an event of a history: {error!r}"
-        raise ValueError(text) from error
+        raise ValueError(f"not an event of a history: {error!r}") from error

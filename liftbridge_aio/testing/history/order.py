@@ -57,5 +57,4 @@ def out_of_order_with(place: int, ranks: Sequence[int], misplaced: frozenset[int
             return before
         if behind < len(ranks) and behind not in misplaced and ranks[behind] < rank:
             return behind
-    text = f"place {place} is in order"
-    raise ValueError(text)
+    raise ValueError(f"place {place} is in order")

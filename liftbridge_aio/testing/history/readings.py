@@ -130,8 +130,7 @@ class Readings:
             if name is None:
                 name = reader
                 if reader in self._group_names:
-                    text = f"{reader!r} is the name of both a reader and a group"
-                    raise ValueError(text)
+                    raise ValueError(f"{reader!r} is the name of both a reader and a group")
             reading = self._readings.get((name, partition))
             if reading is None:
                 reading = self._readings[name, partition] = Reading(name, partition)

@@ -71,8 +71,7 @@ def plan_faults(
     check_number(max_pause, "max_pause")
     unfit = [kind for kind in kinds if kind not in {*PLANNED_KINDS, FaultKind.FLIP}]
     if unfit or not kinds:
-        text = f"a plan is made of faults, not of {unfit}"
-        raise ValueError(text)
+        raise ValueError(f"a plan is made of faults, not of {unfit}")
     random = Random(seed)  # noqa: S311 - no secret
     return [_step(random, kinds, max_lasts, max_pause) for _ in range(count)]
 

@@ -106,8 +106,9 @@ class FaultProxy(ForwardingProxy):
         for value in (seconds, jitter):
             check_number(value, "a delay")
             if not 0 <= value < math.inf:
-                text = f"a delay must be a finite number of seconds, at least 0, not {value}"
-                raise ValueError(text)
+                raise ValueError(
+                    f"a delay must be a finite number of seconds, at least 0, not {value}"
+                )
         detail = f"{seconds:g} to {seconds + jitter:g} s"
         self._change(FaultKind.DELAY, direction, detail, delay=seconds, jitter=jitter)
 
@@ -122,8 +123,7 @@ class FaultProxy(ForwardingProxy):
         if bytes_per_second is not None:
             check_number(bytes_per_second, "a limit")
         if bytes_per_second is not None and not 0 < bytes_per_second < math.inf:
-            text = f"the limit must be positive bytes per second, not {bytes_per_second}"
-            raise ValueError(text)
+            raise ValueError(f"the limit must be positive bytes per second, not {bytes_per_second}")
         detail = "no limit" if bytes_per_second is None else f"{bytes_per_second:g} bytes/s"
         self._change(FaultKind.THROTTLE, direction, detail, bytes_per_second=bytes_per_second)
 
@@ -197,8 +197,7 @@ class FaultProxy(ForwardingProxy):
         """
         check_number(rate, "a rate")
         if not 0 < rate <= 1:
-            text = f"the rate must be above 0 and at most 1, not {rate}"
-            raise ValueError(text)
+            raise ValueError(f"the rate must be above 0 and at most 1, not {rate}")
         chosen = None if frames is None else frozenset(frames)
         wanted = None if parts is None else frozenset(parts)
         self._order(FaultKind.FLIP, direction, Flips(_allowance(times), rate, chosen, wanted))
@@ -271,14 +270,12 @@ class FaultProxy(ForwardingProxy):
             case FaultKind.FLIP:
                 self.flip(planned.direction)
             case _:
-                text = f"{planned.kind} cannot be planned"
-                raise ValueError(text)
+                raise ValueError(f"{planned.kind} cannot be planned")
 
 
 def _allowance(times: int | None) -> Allowance:
     if times is not None:
         check_integer(times, "times")
     if times is not None and times < 1:
-        text = f"times must be positive, not {times}"
-        raise ValueError(text)
+        raise ValueError(f"times must be positive, not {times}")
     return Allowance(times)

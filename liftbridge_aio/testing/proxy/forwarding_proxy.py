@@ -46,8 +46,7 @@ class ForwardingProxy:
             ValueError: `target_address` is not an address, or `delayed_bytes` is not positive.
         """
         if delayed_bytes < 1:
-            text = f"delayed_bytes must be positive, not {delayed_bytes}"
-            raise ValueError(text)
+            raise ValueError(f"delayed_bytes must be positive, not {delayed_bytes}")
         self._target = parse_address(target_address)
         self._host = host
         self._port = port
@@ -125,8 +124,7 @@ class ForwardingProxy:
         """
         loop = running_loop("a fault proxy")
         if self._supervisor is not None:
-            text = "a proxy can be entered only once; create another one"
-            raise RuntimeError(text)
+            raise RuntimeError("a proxy can be entered only once; create another one")
         self._entered_at = time.monotonic()
         listening = loop.create_future()
         self._supervisor = asyncio.create_task(self._supervise(listening), name="fault-proxy")

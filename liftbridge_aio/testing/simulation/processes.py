@@ -61,8 +61,9 @@ class Processes:
     ) -> None:
         """Start a process, and start it again after each end."""
         if name in self._processes or name in self._world.broker_ids:
-            text = f"there is a process or broker {name!r} already: give this one another name"
-            raise ValueError(text)
+            raise ValueError(
+                f"there is a process or broker {name!r} already: give this one another name"
+            )
         process = self._processes[name] = _Process(main, may_end_with)
         self.hosts.append(name)
         if twin:
@@ -86,8 +87,9 @@ class Processes:
             _, left = await asyncio.wait(lives, timeout=CLOSED)
         if left:
             names = ", ".join(sorted(each.get_name() for each in left))
-            text = f"told to end, these did not within {CLOSED:g} simulated seconds: {names}"
-            raise AssertionError(text)
+            raise AssertionError(
+                f"told to end, these did not within {CLOSED:g} simulated seconds: {names}"
+            )
 
     # For faults
 

@@ -60,11 +60,10 @@ class Simulation:
             from .processes import Processes  # noqa: PLC0415
             from .world import PORT, World  # noqa: PLC0415
         except ImportError as error:
-            text = (
+            raise ImportError(
                 f"the simulation needs Python 3.12 or newer and simloop ({error}):"
                 " pip install 'liftbridge-aio[simulation]'"
-            )
-            raise ImportError(text) from error
+            ) from error
 
         self.seed = seed
         self.seconds = seconds
@@ -148,8 +147,7 @@ class Simulation:
         while not condition():
             if self.now >= deadline:
                 name = getattr(condition, "__qualname__", repr(condition))
-                text = f"{name} was not true within {within:g} simulated seconds"
-                raise AssertionError(text)
+                raise AssertionError(f"{name} was not true within {within:g} simulated seconds")
             await asyncio.sleep(POLL)
 
     def run(self, test: Callable[[], Coroutine[Any, Any, object]]) -> None:

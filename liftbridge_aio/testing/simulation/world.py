@@ -101,8 +101,7 @@ class _Watched:
         if self._steps > SPIN:
             self._steps = 0
             names = [_name(each[2]._callback) for each in self._loop._ready]
-            text = f"no time passes after {self._at:.3f} s while these run: {names}"
-            raise Stuck(text)
+            raise Stuck(f"no time passes after {self._at:.3f} s while these run: {names}")
         return self._policy.choose(ready) if self._steps < UNFAIR else 0
 
 
@@ -248,8 +247,7 @@ class World:
         await asyncio.sleep(1)  # what ends by itself
         left = self._waiting(before)
         if left:
-            text = f"seed {self.seed} left tasks behind: {left}"
-            raise Stuck(text)
+            raise Stuck(f"seed {self.seed} left tasks behind: {left}")
 
     async def _start(self, host: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:

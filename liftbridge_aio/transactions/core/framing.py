@@ -117,8 +117,7 @@ def framing_for(content_type: str) -> Framing:
     """
     framing = _FRAMINGS.get(content_type)
     if framing is None:
-        text = f"no framing is registered for the content type {content_type!r}"
-        raise UnknownFraming(text)
+        raise UnknownFraming(f"no framing is registered for the content type {content_type!r}")
     return framing
 
 
@@ -148,8 +147,9 @@ class _Bytes:
 
     def check_length(self, size: int) -> None:
         if size > self.max_frame_bytes:
-            text = f"a frame has {size:,} bytes or more; the limit is {self.max_frame_bytes:,}"
-            raise FramingError(text)
+            raise FramingError(
+                f"a frame has {size:,} bytes or more; the limit is {self.max_frame_bytes:,}"
+            )
 
 
 class _FixedDecoder(_Bytes):
@@ -158,8 +158,9 @@ class _FixedDecoder(_Bytes):
         if len(held) < FIXED_HEADER_BYTES:
             # A journal may end with a line feed that somebody appended.
             if self.ended and held and held != b"\n":
-                text = f"the journal ends within the header of a frame: {bytes(held)!r}"
-                raise TruncatedFrame(text)
+                raise TruncatedFrame(
+                    f"the journal ends within the header of a frame: {bytes(held)!r}"
+                )
             return None
         if not held.startswith(FIXED_WORD):
             found = held.find(FIXED_WORD, 1)
@@ -171,16 +172,18 @@ class _FixedDecoder(_Bytes):
         if len(held) >= size:
             return self.take(size)
         if self.ended:
-            text = f"the journal ends within a frame of {size} bytes, after {len(held)} of them"
-            raise TruncatedFrame(text)
+            raise TruncatedFrame(
+                f"the journal ends within a frame of {size} bytes, after {len(held)} of them"
+            )
         return None
 
     def decode(self, frame: bytes, message: ProtoFrameable) -> None:
         try:
             message.ParseFromString(frame[FIXED_HEADER_BYTES:])
         except Exception as error:  # each library of protobuf has its own
-            text = f"a frame of {len(frame)} bytes is no {type(message).__name__}: {error}"
-            raise FramingError(text) from error
+            raise FramingError(
+                f"a frame of {len(frame)} bytes is no {type(message).__name__}: {error}"
+            ) from error
 
 
 class FixedProtobufFraming:
@@ -220,8 +223,7 @@ class _LineDecoder(_Bytes):
                 return self.take(end + 1)
         self.check_length(len(held))
         if self.ended and held:
-            text = f"the journal ends within a line, after {len(held)} bytes of it"
-            raise TruncatedFrame(text)
+            raise TruncatedFrame(f"the journal ends within a line, after {len(held)} bytes of it")
         if not self.quotes:
             self._searched = len(held)
         return None
@@ -232,8 +234,9 @@ class _JsonDecoder(_LineDecoder):
         try:
             message.unmarshal_json(frame)
         except ValueError as error:
-            text = f"a line of {len(frame)} bytes is no {type(message).__name__}: {error}"
-            raise FramingError(text) from error
+            raise FramingError(
+                f"a line of {len(frame)} bytes is no {type(message).__name__}: {error}"
+            ) from error
 
 
 class JsonLinesFraming:
@@ -249,8 +252,7 @@ class JsonLinesFraming:
         """
         data = message.marshal_json()
         if b"\n" in data:
-            text = f"the JSON of a {type(message).__name__} has line feeds"
-            raise FramingError(text)
+            raise FramingError(f"the JSON of a {type(message).__name__} has line feeds")
         return data + b"\n"
 
     def decoder(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> Decoder:
@@ -273,12 +275,10 @@ class _CsvDecoder(_LineDecoder):
             if self._width is None:
                 self._width = len(fields)
             if len(fields) != self._width:
-                text = f"it has {len(fields)} fields, and the first had {self._width}"
-                raise ValueError(text)
+                raise ValueError(f"it has {len(fields)} fields, and the first had {self._width}")
             message.unmarshal_csv(fields)
         except (ValueError, csv.Error) as error:
-            text = f"record {self._rows} of the CSV is malformed: {error}"
-            raise FramingError(text) from error
+            raise FramingError(f"record {self._rows} of the CSV is malformed: {error}") from error
 
 
 class CsvFraming:

@@ -79,8 +79,7 @@ def rendezvous_mapping(
         InvalidRequest: compat is anything else.
     """
     if compat not in {None, "gazette"}:
-        text = f"compat is 'gazette' or None, not {compat!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"compat is 'gazette' or None, not {compat!r}")
     weigh = _xor_weights if compat else _mixed_weights
 
     def mapping(message: M) -> Journal:

@@ -278,8 +278,9 @@ class Sequencer(Generic[T]):
                 stepped through. Nothing was changed.
         """
         if self._run is not None:
-            text = "step through all committed messages before the next one is queued"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                "step through all committed messages before the next one is queued"
+            )
         producer, clock, flags = parse_uuid(uuid)
         place = self._journals.get(journal) or self._journal(journal)
         span = place.spans.get(producer) if clock else None
@@ -321,8 +322,9 @@ class Sequencer(Generic[T]):
         if run is None:
             return None
         if run.replaying:
-            text = "read replay_range() again, pass its messages to replay(), then end_replay()"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                "read replay_range() again, pass its messages to replay(), then end_replay()"
+            )
         span = run.span
         while span.entries:
             entry = span.entries.popleft()
@@ -360,14 +362,17 @@ class Sequencer(Generic[T]):
         run = self._replayed_run()
         expected = self.replay_range()
         if journal != expected.journal:
-            text = f"a message of {journal} was read again, expected {expected.journal}"
-            raise ReplayMismatch(text)
+            raise ReplayMismatch(
+                f"a message of {journal} was read again, expected {expected.journal}"
+            )
         if begin < expected.begin:
-            text = f"a message at offset {begin} was read again, expected {expected.begin} or later"
-            raise ReplayMismatch(text)
+            raise ReplayMismatch(
+                f"a message at offset {begin} was read again, expected {expected.begin} or later"
+            )
         if end > expected.end:
-            text = f"a message up to offset {end} was read again, expected {expected.end} or less"
-            raise ReplayMismatch(text)
+            raise ReplayMismatch(
+                f"a message up to offset {end} was read again, expected {expected.end} or less"
+            )
         producer, clock, _ = parse_uuid(uuid)
         if not clock or run.journal.spans.get(producer) is not run.span or not run.delivers(clock):
             return None
@@ -427,8 +432,9 @@ class Sequencer(Generic[T]):
         if clock <= span.low:
             return Outcome.OUTSIDE_ALREADY_ACKED
         if self._strict and span.begin != NO_OFFSET:
-            text = f"a message with clock {clock} came outside of the open transaction"
-            raise OpenTransaction(text)
+            raise OpenTransaction(
+                f"a message with clock {clock} came outside of the open transaction"
+            )
         return Outcome.OUTSIDE_COMMIT
 
     def _ack_outcome(self, span: _Span[T], clock: int) -> Outcome:
@@ -440,8 +446,9 @@ class Sequencer(Generic[T]):
         if idle:
             return Outcome.ACK_EMPTY
         if self._strict and clock < span.high:
-            text = f"clock {clock} was committed, and the open transaction goes on to {span.high}"
-            raise PartialCommit(text)
+            raise PartialCommit(
+                f"clock {clock} was committed, and the open transaction goes on to {span.high}"
+            )
         return Outcome.ACK_COMMIT_RING if span.in_memory() else Outcome.ACK_COMMIT_REPLAY
 
     def _journal(self, name: str) -> _Journal[T]:
@@ -449,8 +456,7 @@ class Sequencer(Generic[T]):
 
     def _replayed_run(self) -> _Run[T]:
         if self._run is None or not self._run.replaying:
-            text = "no transaction is to be read again"
-            raise InvalidRequest(text)
+            raise InvalidRequest("no transaction is to be read again")
         return self._run
 
     def _reset(self, span: _Span[T], clock: int) -> None:

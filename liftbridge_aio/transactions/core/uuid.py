@@ -236,5 +236,4 @@ def is_in_transaction(uuid: bytes) -> bool:
 def _check_bytes(value: bytes, length: int, what: str) -> None:
     check_type(value, (bytes, bytearray, memoryview), f"{what} must be bytes")
     if len(value) != length:
-        text = f"{what} has {length} bytes, not {len(value)}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"{what} has {length} bytes, not {len(value)}")

@@ -92,8 +92,9 @@ class FileJournals:
     def _path(self, journal: str) -> Path:
         path = Path(journal)
         if not path.parts or path.anchor or ".." in path.parts or "\0" in journal:
-            text = f"a journal is the path of a file within {self._folder}, not {journal!r}"
-            raise InvalidRequest(text)
+            raise InvalidRequest(
+                f"a journal is the path of a file within {self._folder}, not {journal!r}"
+            )
         return self._folder / path
 
 
@@ -150,8 +151,9 @@ async def _locked(path: Path) -> FileLock:
             return FileLock(file)
         except FileLocked as error:
             if time.monotonic() > deadline:
-                text = f"{path} was locked by another process for {_LOCK_TIMEOUT:g} s"
-                raise JournalLocked(text) from error
+                raise JournalLocked(
+                    f"{path} was locked by another process for {_LOCK_TIMEOUT:g} s"
+                ) from error
         await asyncio.sleep(_LOCK_INTERVAL)
 
 

@@ -99,14 +99,12 @@ class JsonMessage:
         """
         fields = JSON.deserialize(data)
         if not isinstance(fields, dict):
-            text = f"expected an object, not {type(fields).__name__}"
-            raise ValueError(text)  # noqa: TRY004 - as for other bytes that are malformed
+            raise ValueError(f"expected an object, not {type(fields).__name__}")  # noqa: TRY004 - as for other bytes that are malformed
         self.fields = fields
         try:
             self.get_uuid()
         except (TypeError, AttributeError) as error:
-            text = f"its uuid is no text: {fields['uuid']!r}"
-            raise ValueError(text) from error
+            raise ValueError(f"its uuid is no text: {fields['uuid']!r}") from error
 
 
 class CsvRecord:
@@ -145,6 +143,5 @@ class CsvRecord:
         try:
             uuid.UUID(fields[0])
         except ValueError:
-            text = f"its first field is no UUID: {fields[0]!r}"
-            raise ValueError(text) from None
+            raise ValueError(f"its first field is no UUID: {fields[0]!r}") from None
         self.fields = fields

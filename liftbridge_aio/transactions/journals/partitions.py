@@ -101,17 +101,15 @@ class PartitionSource:
                 decoder.feed(message.value or b"")
                 frame = decoder.next_frame()
                 if frame != message.value:
-                    text = (
+                    raise FramingError(
                         f"the message at offset {message.offset} of {self.journal.name} is no frame"
                         f" of {self.journal.content_type}"
                     )
-                    raise FramingError(text)
                 yield message.offset, message.offset + 1, frame
 
 
 def _place(journal: str) -> tuple[str, int]:
     stream, _, partition = journal.partition("/")
     if not stream or (partition and _PARTITION.fullmatch(partition) is None):
-        text = f"a journal is a stream, or a stream/partition, not {journal!r}"
-        raise InvalidRequest(text)
+        raise InvalidRequest(f"a journal is a stream, or a stream/partition, not {journal!r}")
     return stream, int(partition or 0)

@@ -77,8 +77,9 @@ class ByteSource(ABC):
         async for offset, data in self.read(begin, end):
             if offset != at:
                 if position != at:
-                    text = f"{self.journal.name} jumps from offset {at} to {offset} within a frame"
-                    raise FramingError(text)
+                    raise FramingError(
+                        f"{self.journal.name} jumps from offset {at} to {offset} within a frame"
+                    )
                 logger.warning("%s jumps from offset %d to %d", self.journal.name, at, offset)
                 position = offset
             at = offset + len(data)
@@ -130,11 +131,10 @@ class StreamSource(ByteSource):
             InvalidRequest: it has been read past the begin.
         """
         if begin != self._at:
-            text = (
+            raise InvalidRequest(
                 f"{self.journal.name} is at offset {self._at} and cannot go to {begin}: give the"
                 " sequencer a larger buffer, or use a source that can be read again"
             )
-            raise InvalidRequest(text)
         while data := await self._reader.read(
             _CHUNK_BYTES if end is None else min(_CHUNK_BYTES, end - self._at)
         ):

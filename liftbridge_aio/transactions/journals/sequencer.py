@@ -67,8 +67,9 @@ class Sequencer(sequencer.Sequencer[Envelope[M]]):
             self.end_replay()
         if self.must_replay:
             begin, end = self.replay_range()[1:]
-            text = f"the messages from offset {begin} to before {end} must be read again"
-            raise MustStartReplay(text)
+            raise MustStartReplay(
+                f"the messages from offset {begin} to before {end} must be read again"
+            )
         committed = self.step()
         return None if committed is None else committed.message
 

@@ -61,8 +61,7 @@ def decode(data: bytes) -> Fields:
             value = data[position : position + size]
             position += size
         elif wire_type:
-            message = f"field {number} has the wire type {wire_type}"
-            raise ValueError(message)
+            raise ValueError(f"field {number} has the wire type {wire_type}")
         found.setdefault(number, []).append(value)
     return found
 

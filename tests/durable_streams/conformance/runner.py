@@ -72,8 +72,7 @@ class AdapterProcess:
             )
             reply = await self._exchange({"type": "init", "serverUrl": self.url})
             if reply.get("success") is not True:
-                message = f"the adapter refused to start: {reply}"
-                raise CaseFailed(message)
+                raise CaseFailed(f"the adapter refused to start: {reply}")
             self.features = reply.get("features", {})
         return await self._exchange(command)
 
@@ -90,11 +89,9 @@ class AdapterProcess:
                 line = await process.stdout.readline()
             reply = json.loads(line)
         except (OSError, TimeoutError, ValueError) as error:
-            message = f"no reply to {command}: {error!r}"
-            raise CaseFailed(message) from error
+            raise CaseFailed(f"no reply to {command}: {error!r}") from error
         if not isinstance(reply, dict):
-            message = f"no reply to {command}, but {reply!r}"
-            raise CaseFailed(message)
+            raise CaseFailed(f"no reply to {command}, but {reply!r}")
         self._busy = False
         return reply
 
@@ -161,8 +158,7 @@ class Run:
             CaseFailed: It is none.
         """
         if not isinstance(offset, str) or not offset:
-            message = f"{kind}: the offset is {offset!r}"
-            raise CaseFailed(message)
+            raise CaseFailed(f"{kind}: the offset is {offset!r}")
         count = sum(name.startswith(kind) for name in self.offsets)
         self.offsets[f"{kind}{count + 1}"] = offset
 

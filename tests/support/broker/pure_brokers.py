@@ -102,8 +102,7 @@ class PureCluster:
             more = [self.fetch(one, stream, number) for one in self.contexts]
             if not any(more):
                 return
-        text = "replication does not come to an end"
-        raise AssertionError(text)
+        raise AssertionError("replication does not come to an end")
 
     def stop(self, *server_ids: str) -> None:
         for server_id in server_ids:

@@ -42,8 +42,7 @@ async def refused(call: Awaitable[object]) -> LiftbridgeError:
         result = await timed(call)
     except LiftbridgeError as error:
         return error
-    message = f"it succeeded: {result}"
-    raise AssertionError(message)
+    raise AssertionError(f"it succeeded: {result}")
 
 
 LOAD: Final[dict[str, Any]] = {

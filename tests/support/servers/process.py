@@ -119,8 +119,7 @@ class ServerProcess:
         while not is_ready():
             if not self.running or time.monotonic() > deadline:
                 self.kill()
-                message = f"{self.name} did not start:\n{self.log[-2000:]}"
-                raise DidNotStart(message)
+                raise DidNotStart(f"{self.name} did not start:\n{self.log[-2000:]}")
             time.sleep(0.02)
 
     def start_until_told(self, text: str, bound: float) -> None:

@@ -70,8 +70,9 @@ def start(
         node.kill()
         if not isinstance(error, LiftbridgeError):
             raise
-        text = f"the server was not ready in time: {error}\n{node.log[-2000:]}"
-        raise ServerDidNotStart(text) from error
+        raise ServerDidNotStart(
+            f"the server was not ready in time: {error}\n{node.log[-2000:]}"
+        ) from error
     return node
 
 

@@ -32,8 +32,7 @@ def decode_publish_response(data: bytes) -> Ack | PublishRefusal:
     if error is not None:
         return PublishRefusal(wire.correlation_id, int(error.code), error.message)
     if ack is None:
-        text = "neither an ack nor an error"
-        raise MalformedData(text)
+        raise MalformedData("neither an ack nor an error")
     policy, code = int(ack.ack_policy), int(ack.ack_error)
     return Ack(
         ack.stream,
@@ -55,6 +54,5 @@ def _parsed(message_type: Any, data: bytes) -> Any:
     except Exception as error:
         raise MalformedData(str(error)) from error
     if wrong_field(message) is not None:
-        text = "a field has the type of another one"
-        raise MalformedData(text)
+        raise MalformedData("a field has the type of another one")
     return message

@@ -41,8 +41,7 @@ async def test_those_behind_one_that_fails_are_done_and_its_error_is_raised(coun
         await asyncio.sleep(0)
         done.append(number)
         if number % 10 == 0:
-            text = f"at {number}"
-            raise LiftbridgeError(text)
+            raise LiftbridgeError(f"at {number}")
 
     with pytest.raises(LiftbridgeError, match="at 0"):
         await bounded_gather(range(count), work)

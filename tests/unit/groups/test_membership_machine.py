@@ -152,8 +152,7 @@ class OneMember(RuleBasedStateMachine):
             if condition():
                 return
             self.step(CONSUMER_TIMEOUT)
-        text = f"{self.core.state} still"
-        raise AssertionError(text)
+        raise AssertionError(f"{self.core.state} still")
 
 
 OneMember.TestCase.settings = settings(

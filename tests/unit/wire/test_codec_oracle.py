@@ -59,8 +59,7 @@ def protobuf_response(data: bytes) -> Ack | PublishRefusal:
     if wire.HasField("asyncError"):
         return PublishRefusal(wire.correlationId, wire.asyncError.code, wire.asyncError.message)
     if not wire.HasField("ack"):
-        text = "neither"
-        raise MalformedData(text)
+        raise MalformedData("neither")
     ack = wire.ack
     return Ack(
         ack.stream,

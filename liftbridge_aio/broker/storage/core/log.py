@@ -159,8 +159,9 @@ class PartitionLog:
         """
         for message in messages:
             if message.offset < self._next_offset:
-                text = f"offset {message.offset} where {self._next_offset} or later must follow"
-                raise ValueError(text)
+                raise ValueError(
+                    f"offset {message.offset} where {self._next_offset} or later must follow"
+                )
             if self._must_roll(message.timestamp):
                 self._roll()
             self._active.append(message)
@@ -386,8 +387,7 @@ class PartitionLog:
 
     def _check_open(self) -> None:
         if self._state is not LogState.OPEN:
-            text = "failed to find log segment for timestamp: segment has been closed"
-            raise LookupFailed(text)
+            raise LookupFailed("failed to find log segment for timestamp: segment has been closed")
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each commit, truncation and change of state."""

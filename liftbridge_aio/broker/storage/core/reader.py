@@ -117,8 +117,7 @@ class ReverseReader:
             BrokerError: nothing is committed.
         """
         if log.high_watermark == NO_OFFSET:
-            text = "Failed to create stream reader: segment not found"
-            raise BrokerError(Code.INTERNAL, text)
+            raise BrokerError(Code.INTERNAL, "Failed to create stream reader: segment not found")
         start = min(start, log.high_watermark)
         self._log = log
         self._stop = stop
@@ -190,18 +189,19 @@ def open_reader(log: PartitionLog, requested: ReadRange) -> Reader:
         start = _start_offset(log, requested)
         stop = _stop_offset(log, requested)
     except LookupFailed as error:
-        text = f"Failed to lookup offset for timestamp: {error}"
-        raise BrokerError(Code.INTERNAL, text) from error
+        raise BrokerError(
+            Code.INTERNAL, f"Failed to lookup offset for timestamp: {error}"
+        ) from error
     if stop != _NEVER and stop < start:
-        text = f"Stop offset is before start offset: {stop} < {start}"
-        raise BrokerError(Code.INVALID_ARGUMENT, text)
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"Stop offset is before start offset: {stop} < {start}"
+        )
     if requested.reverse:
         return ReverseReader(log, start, stop)
     holds_start = start <= log.high_watermark and log.oldest_offset != NO_OFFSET
     if log.state is LogState.CLOSED and holds_start:
         # Otherwise the first read fails, as on a real server.
-        text = "Failed to create stream reader: segment has been closed"
-        raise BrokerError(Code.INTERNAL, text)
+        raise BrokerError(Code.INTERNAL, "Failed to create stream reader: segment has been closed")
     return LogReader(log, start, stop)
 
 
@@ -218,8 +218,7 @@ def _start_offset(log: PartitionLog, requested: ReadRange) -> int:
         case StartPosition.NEW_ONLY:
             start = log.next_offset
         case _:
-            text = f"Unknown StartPosition {requested.start}"
-            raise BrokerError(Code.INVALID_ARGUMENT, text)
+            raise BrokerError(Code.INVALID_ARGUMENT, f"Unknown StartPosition {requested.start}")
     return max(start, 0)
 
 
@@ -236,5 +235,4 @@ def _stop_offset(log: PartitionLog, requested: ReadRange) -> int:
                 raise BrokerError(Code.RESOURCE_EXHAUSTED, "Stream is empty")
             return log.newest_offset
         case _:
-            text = f"Unknown StopPosition {requested.stop}"
-            raise BrokerError(Code.INVALID_ARGUMENT, text)
+            raise BrokerError(Code.INVALID_ARGUMENT, f"Unknown StopPosition {requested.stop}")

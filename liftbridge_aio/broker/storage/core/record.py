@@ -94,8 +94,7 @@ def encode(message: Message, position: int) -> bytes:
     for name, value in headers.items():
         encoded_name = name.encode()
         if len(encoded_name) > MAX_HEADER_NAME_BYTES:
-            text = f"a header name of {len(encoded_name)} bytes is too long to be stored"
-            raise ValueError(text)
+            raise ValueError(f"a header name of {len(encoded_name)} bytes is too long to be stored")
         body += (_LENGTHS.pack(len(encoded_name), len(value)), encoded_name, value)
     joined = b"".join(body)
     fields = _FIELDS.pack(
@@ -224,5 +223,4 @@ def _check_subjects(message: Message) -> None:
         headers.get("subject", b"") != message.subject.encode()
         or headers.get("reply", b"") != message.reply_subject.encode()
     ):
-        text = "a stored message has its subject and reply subject among its headers"
-        raise ValueError(text)
+        raise ValueError("a stored message has its subject and reply subject among its headers")

@@ -52,8 +52,7 @@ class StreamConfig:
         for name in _MUST_NOT_BE_NEGATIVE:
             value = getattr(self, name)
             if value is not None and value < 0:
-                text = f"Invalid {name} {value}"
-                raise BrokerError(Code.INVALID_ARGUMENT, text)
+                raise BrokerError(Code.INVALID_ARGUMENT, f"Invalid {name} {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

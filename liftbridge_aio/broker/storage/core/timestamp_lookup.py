@@ -47,11 +47,9 @@ def latest_offset_until(segments: Sequence[Segment], timestamp: int) -> int:
     try:
         later = _first_begun_after(segments, timestamp)
     except _EmptySegment:
-        text = "failed to find log segment for timestamp: EOF"
-        raise LookupFailed(text) from None
+        raise LookupFailed("failed to find log segment for timestamp: EOF") from None
     if later == 0:
-        text = "timestamp is before the beginning of the log"
-        raise LookupFailed(text)
+        raise LookupFailed("timestamp is before the beginning of the log")
     segment = segments[later - 1]
     following = segment.offset_from(timestamp)
     if following is None:

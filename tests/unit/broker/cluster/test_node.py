@@ -95,8 +95,7 @@ def test_an_operation_that_cannot_be_stored_is_not_applied() -> None:
 
     def store(_index: int, operation: Operation) -> None:
         if kept:
-            text = "no space"
-            raise OSError(text)
+            raise OSError("no space")
         kept.append(operation)
 
     broker = SingleBroker(stream("s"), store=store)

@@ -181,8 +181,7 @@ async def test_errors_at_the_begin() -> None:
         ReadUncommittedIter(Pieces(journal=Journal("j", "")), new_message)
 
     def refused(journal: Journal) -> JsonMessage:
-        text = f"nothing is known of {journal.name}"
-        raise LookupError(text)
+        raise LookupError(f"nothing is known of {journal.name}")
 
     with pytest.raises(LookupError, match="nothing is known of orders"):
         await anext(ReadUncommittedIter(source("A1o"), refused))
