@@ -28,7 +28,6 @@ from .flags import NAMES, Flags, parse_flags
 from .import_time import ImportFailed, measure_imports
 from .memory import MemoryProgramFailed
 from .over_durable_streams import APPENDING, READING
-from .over_nats import measure_over_nats
 from .over_nsq import NSQ
 from .over_queue import measure_over_queue
 from .over_stan import STAN
@@ -137,7 +136,6 @@ class _Results:
             "memory": self.memory,
             "codec": self.codec,
             "import": self.imports,
-            "nats": self.over_nats,
             "transactions": self.transactions,
             "queue": self.over_queue,
             "nsq": lambda: self.contests("nsq", NSQ),
@@ -186,12 +184,6 @@ class _Results:
             for name, spread in times.items()
         ]
         self.terminal.show_table("import", ("what", "ms of processor time"), rows)
-
-    def over_nats(self) -> None:
-        flags = self.flags
-        self._show_all(
-            "nats", measure_over_nats(flags.server, flags.choice, flags.rounds, self.terminal.tell)
-        )
 
     def transactions(self) -> None:
         flags = self.flags

@@ -20,7 +20,6 @@ NAMES: Final = {
     "memory": "of our client: a reader far behind, publishes that wait, a thousand subscriptions",
     "codec": "of our client: encoding, decoding and splitting of frames alone",
     "import": "of our client: how long importing it takes",
-    "nats": "of our client: publishing over gRPC beside publishing straight over NATS",
     "transactions": "of our client: committed readings and producers beside plain ones",
     "queue": "delivering and acking by our queue, beside a subscription and other systems",
     "nsq": "our NSQ client beside go-nsq, pynsq, gnsq and ansq, on one nsqd",

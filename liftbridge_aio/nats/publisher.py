@@ -1,75 +1,98 @@
-"""Publishing straight over NATS: `NatsPublisher`, what users see of it."""
+"""Publishing straight over NATS: `NatsPublisher`, which sends envelopes and takes acks in."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Final, Self
 
 from liftbridge_aio._core.arguments import (
     INT64_MAX,
+    check_bytes,
     check_text,
     check_type,
     check_whole_number,
-    names,
 )
 from liftbridge_aio._core.event_loop import bound_to_process, forked, running_loop
-from liftbridge_aio._core.message_check import check_content, checked_policy
-from liftbridge_aio._publish.window import Window
-from liftbridge_aio.errors import ClientClosed, InvalidRequest, PublishManyFailed, UsageError
-from liftbridge_aio.model import Ack, Acked, AckPolicy, Partitioner, StreamInfo
-from liftbridge_aio.options import Duration, timer_seconds
+from liftbridge_aio._core.message_check import checked_policy
+from liftbridge_aio._core.names import subject_problem
+from liftbridge_aio.errors import (
+    AckTimeout,
+    ClientClosed,
+    EncryptionFailed,
+    IncorrectOffset,
+    InvalidRequest,
+    LiftbridgeError,
+    MalformedData,
+    MessageTooLarge,
+    PublishError,
+    PublishNotSent,
+    PublishOutcomeUnknown,
+    PublishRefused,
+    UsageError,
+)
+from liftbridge_aio.model import Ack, Acked, AckError, AckPolicy, StreamInfo
+from liftbridge_aio.options import Duration, seconds, timer_seconds
+from liftbridge_aio.wire.envelope import decode_ack, encode_message, is_envelope
 
-from .core.destinations import destination
-from .core.stream_acks import StreamAcks
-from .in_flight import MessagesInFlight, NatsPublisherStatistics
-from .library import NatsConnection
-from .link import NatsLink, check_connect_arguments
-from .options import NatsPublisherOptions
-from .session import NatsSession
+from .core.destinations import Destination, check_subject, destination
+from .errors import HINT_FOR_UNKNOWN, NobodyListens
+from .library import Msg, NatsConnection
+from .library import errors as nats_errors
+from .link import LinkState, NatsLink, check_connect_arguments
+
+logger = logging.getLogger("liftbridge_aio.nats")
+
+_NO_RESPONDERS: Final = "503"
+_CLOSE_TIMEOUT: Final = 5.0
+
+_REFUSALS: Final[Mapping[AckError, type[LiftbridgeError]]] = {
+    AckError.INCORRECT_OFFSET: IncorrectOffset,
+    AckError.TOO_LARGE: MessageTooLarge,
+    AckError.ENCRYPTION: EncryptionFailed,
+}
 
 
 class NatsPublisher:
-    """Publishes straight to the NATS subjects of streams, past the Liftbridge API.
+    """Publishes to the NATS subjects of streams, without the Liftbridge API.
 
         async with NatsPublisher("nats://127.0.0.1:4222") as publisher:
             ack = await publisher.publish("orders", b"3 rolls")
 
-    The guide (`docs/nats.md`) says when that is the right way. Nothing looks after
-    the message between here and the log: an ack is the only sign that it is stored. The embedded
-    broker has no NATS and cannot be reached this way.
-
-    Belongs to the event loop in which it is opened. Every error is a `LiftbridgeError`.
+    The guide (`docs/nats.md`) compares it with `Client.publish`. The embedded broker has no NATS,
+    so it cannot be reached this way. nats-py does the flow control: it buffers 2 MiB, also while it
+    reconnects. A publisher belongs to the event loop in which it is opened.
     """
 
     def __init__(
         self,
         connection: NatsConnection | str | Iterable[str],
         *,
-        options: NatsPublisherOptions | None = None,
+        ack_timeout: Duration = 5.0,
+        connect_timeout: Duration = 5.0,
         connect: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keep what to publish over; nothing is opened yet.
+        """Store the arguments; nothing is opened yet.
 
         Args:
-            connection: a connected `nats.aio.client.Client`, which stays yours and is never closed
-                here; or one address or several (`nats://host:4222`), to which the publisher
-                connects, and from which it disconnects when it is closed.
-            options: how it behaves.
-            connect: further arguments for nats-py's `connect`, such as `user`, `password`, `tls` or
-                `reconnect_time_wait`; only with addresses. With `tls`, `tls_hostname` or
-                `tls_handshake_first`, or a `tls://` address among them, nothing is sent to a
-                server without TLS.
+            connection: addresses (`nats://host:4222`) to connect to, one or several; or a connected
+                `nats.aio.client.Client`, which is never closed here.
+            ack_timeout: seconds from the call to the ack.
+            connect_timeout: seconds to connect to NATS.
+            connect: further arguments of nats-py's `connect`, such as `user`, `password` or `tls`;
+                only with addresses. If one of them, or a `tls://` address, asks for TLS, nothing is
+                sent to a server without it.
 
         Raises:
-            InvalidRequest: these do not go together.
+            InvalidRequest: the arguments contradict each other.
             WrongType: an argument has the wrong type.
         """
         if isinstance(connection, NatsConnection):
             if connect is not None:
-                raise InvalidRequest("connect= is for addresses; this connection is there already")
+                raise InvalidRequest("connect= is for addresses, and a connection was given")
             self._link = NatsLink(connection, {})
         else:
             text = "the first argument is a connection of nats-py or addresses of NATS servers"
@@ -81,20 +104,23 @@ class NatsPublisher:
                 check_text(server, "the address of a NATS server")
             check_connect_arguments(servers, connect)
             self._link = NatsLink(servers, dict(connect or {}))
-        self.options = options if options is not None else NatsPublisherOptions()
-        check_type(self.options, NatsPublisherOptions, "options is a NatsPublisherOptions")
-        self._session: NatsSession | None = None
-        self._opening = False
-        self._closed = False
-        self._forked = False
-        """True in a forked child, where the connection is the parent's."""
+        self._ack_timeout = _positive(ack_timeout, "ack_timeout")
+        self._connect_timeout = _positive(connect_timeout, "connect_timeout")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Set by `open`, which runs once."""
+        self._inbox = ""
+        """The subject of which each message gets a child for its ack; set when it is connected."""
+        self._count = 0
+        """The messages so far; numbers their inboxes."""
+        self._waiting: dict[str, _Publish] = {}
+        """The publishes that wait for an ack, by inbox."""
+        self._closed: str | None = None
+        """The reason why it is closed; None until then."""
 
     def __repr__(self) -> str:
-        """Return the representation for debugging."""
-        state = "closed" if self._closed else "new" if self._session is None else "open"
-        return f"<NatsPublisher {state} in_flight={self.statistics().in_flight}>"
-
-    # Life
+        """Return the state and the number of publishes that wait for an ack."""
+        state = "closed" if self._closed else "open" if self._inbox else "new"
+        return f"<NatsPublisher {state} in_flight={len(self._waiting)}>"
 
     async def __aenter__(self) -> Self:
         """Open; see `open`."""
@@ -111,294 +137,177 @@ class NatsPublisher:
         await self.aclose()
 
     async def open(self) -> None:
-        """Connect, if there is no connection yet, and begin to listen for acks.
+        """Connect, if a connection was not given, and subscribe to the ack inbox.
 
         Does nothing if it is open. Cancelling closes it.
 
         Raises:
             ConnectionFailed: no NATS server answered (`ConnectTimeout`: in time; `TLSFailed`: with
-                the TLS asked for), or the connection given is closed.
+                the TLS asked for), or the connection that was given is closed.
             ClientClosed: it was closed before, or meanwhile.
-            UsageError: another task is opening it, or no asyncio event loop is running, as under
-                trio.
+            UsageError: another task is opening it, or no asyncio event loop is running.
         """
-        running_loop("a NatsPublisher")
-        if self._closed:
-            raise _closed("the publisher is closed")
-        if self._session is not None:
+        loop = running_loop("a NatsPublisher")
+        self._check_not_closed()
+        if self._inbox:
             return
-        if self._opening:
+        if self._loop is not None:
             raise UsageError("another task is opening the publisher")
-        self._opening = True
+        self._loop = loop
+        bound_to_process.add(self)
         try:
-            await self._link.open(timer_seconds(self.options.connect_timeout))
-            self._session = NatsSession(self._link, self.options)
-            bound_to_process.add(self)
-            await self._session.start()
-            if self._closed:
-                raise _closed("the publisher was closed while it was being opened")
+            await self._link.open(self._connect_timeout)
+            inbox = self._link.connection.new_inbox()
+            await self._link.listen(f"{inbox}.*", self._receive)
+            self._check_not_closed()
+            self._inbox = inbox
         except BaseException:
             await self.aclose()
             raise
 
     async def aclose(self) -> None:
-        """Close: refuse new messages, wait for acks, and leave no task behind.
+        """Close: publishes that wait for an ack fail with `PublishOutcomeUnknown`.
 
-        Acks are awaited for close_timeout seconds; what is unsettled then fails with
-        `PublishOutcomeUnknown`, or with `PublishNotSent` if NATS never had it. Raises nothing for
-        them. A connection that was given stays open. May be called any number of times and from any
-        task. Cancelling cuts the wait for acks short; the rest is done all the same.
+        nats-py sends what it has buffered, for 5 seconds at most. A connection that was given stays
+        open. Idempotent. Cancelling takes effect after that.
         """
-        session = self._session
-        if self._forked:
+        if self._closed and self._closed == forked("the publisher"):
             return
-        if session is not None and session.loop is not asyncio.get_running_loop():
-            if session.loop.is_closed():
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            if self._loop.is_closed():
                 return
             raise UsageError("a publisher is closed in the event loop in which it was opened")
-        self._closed = True
-        if session is not None:
-            await session.close()
+        self._closed = "the publisher is closed"
+        for publish in self._waiting.values():
+            publish.settle(PublishOutcomeUnknown("the publisher was closed before the ack came"))
+        await self._link.close(_CLOSE_TIMEOUT)
 
     def __del__(self) -> None:
-        if getattr(self, "_session", None) is not None and not self._closed:
+        if getattr(self, "_inbox", "") and not self._closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
 
-    def statistics(self) -> NatsPublisherStatistics:
-        """Return a snapshot of the statistics."""
-        if self._session is None:
-            return MessagesInFlight(Window(1, 1)).statistics()
-        return self._session.statistics()
+    def _abandon(self) -> None:
+        """Refuse every use in a forked child, where the connection is the parent's."""
+        self._closed = forked("the publisher")
 
     # Publishing
 
-    @overload
     async def publish(
         self,
         target: str | StreamInfo,
         value: bytes,
-        key: bytes | None = ...,
-        headers: Mapping[str, bytes] | None = ...,
-        partition: int | None = ...,
-        partitioner: Partitioner | None = ...,
-        ack_policy: Acked = ...,
-        ack_timeout: Duration | None = ...,
-        expected_offset: int | None = ...,
-        correlation_id: str | None = ...,
-        stream: str | None = ...,
-    ) -> Ack: ...
-
-    @overload
-    async def publish(
-        self,
-        target: str | StreamInfo,
-        value: bytes,
-        key: bytes | None = ...,
-        headers: Mapping[str, bytes] | None = ...,
-        partition: int | None = ...,
-        partitioner: Partitioner | None = ...,
-        ack_policy: AckPolicy = ...,
-        ack_timeout: Duration | None = ...,
-        expected_offset: int | None = ...,
-        correlation_id: str | None = ...,
-        stream: str | None = ...,
-    ) -> Ack | None: ...
-
-    async def publish(
-        self,
-        target: str | StreamInfo,
-        value: bytes,
+        *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
         partition: int | None = None,
-        partitioner: Partitioner | None = None,
-        ack_policy: AckPolicy = AckPolicy.LEADER,
+        ack_policy: Acked = AckPolicy.LEADER,
         ack_timeout: Duration | None = None,
         expected_offset: int | None = None,
         correlation_id: str | None = None,
         stream: str | None = None,
-    ) -> Ack | None:
+    ) -> Ack:
         """Publish a message in an envelope and wait for its ack.
 
-        Cancelling takes the message back if NATS does not have it yet; after that only the wait is
-        abandoned.
+        Messages go out in the order of the calls. Cancelling abandons the wait; the message may be
+        stored all the same.
 
         Args:
-            target: a subject, taken as it is; or a stream as `Client.fetch_metadata` tells of it,
-                whose partitions listen on `subject`, `subject.1`, `subject.2`, …
+            target: a subject; or a stream from `Client.fetch_metadata`, whose partitions listen on
+                `subject`, `subject.1`, `subject.2`, …
             value: the message.
-            key: decides the partition if nothing else does, and what compaction keeps.
+            key: decides the partition unless `partition` does, and what compaction keeps.
             headers: anything but `subject` and `reply`, which the server writes itself.
-            partition: of the stream; beats every partitioner.
-            partitioner: None: the publisher's, else by key, else partition 0.
-            ack_policy: when the server confirms. With NONE this returns None once NATS has the
-                message; refusals that come later are raised by `flush`.
-            ack_timeout: seconds from then to the ack; None is the publisher's.
+            partition: of the stream; None: by key, or 0 without one.
+            ack_policy: LEADER or ALL.
+            ack_timeout: seconds to the ack; None is the publisher's.
             expected_offset: the offset that the message must get, on streams with optimistic
                 concurrency control; None: any (-1 on the wire).
-            correlation_id: comes back in the ack; None: made here. One that was used among the
-                last 16,384 is refused: the acks of that message may still come.
-            stream: for a subject, the stream whose ack counts. None: the first ack does, also if it
-                says no; with several streams on the subject it may be anybody's.
-
-        Returns:
-            The ack; None with ack policy NONE.
+            correlation_id: comes back in the ack; None: made here.
+            stream: for a subject, the stream whose ack counts. None: the first ack; if several
+                streams have the subject, that may be the ack of any of them.
 
         Raises:
             InvalidRequest: it cannot be sent like this; nothing was sent.
-            NobodyListens: no partition listens on the subject; it is certainly not stored.
-            AckTimeout: no ack in time: stored or not, nobody knows. A read-only partition never
-                answers.
-            PublishOutcomeUnknown: the NATS connection was closed before the ack.
-            PublishTimeout: no room in the window, or no NATS, for publish_timeout.
+            NobodyListens: no partition listens on the subject; it is not stored.
+            AckTimeout: no ack in time, the outcome is unknown. A read-only partition never answers.
+            PublishOutcomeUnknown: the publisher was closed before the ack came.
+            PublishNotSent: nats-py did not take it, because its buffer is full.
             IncorrectOffset: the expected offset was not the next one.
             ConnectionFailed: the NATS connection is closed.
             LiftbridgeError: the server refused it.
         """
-        ack: Ack | None = await (
-            await self.submit(
-                target,
-                value,
-                key,
-                headers,
-                partition,
-                partitioner,
-                ack_policy,
-                ack_timeout,
-                expected_offset,
-                correlation_id,
-                stream,
-            )
+        policy = checked_policy(ack_policy)
+        if policy is AckPolicy.NONE:
+            raise InvalidRequest("without an ack there is nothing to wait for: publish_unacked()")
+        if expected_offset is not None:
+            check_whole_number(expected_offset, "an expected offset", 0, INT64_MAX)
+        check_text(correlation_id or "", "a correlation id")
+        timeout = self._ack_timeout
+        if ack_timeout is not None:
+            timeout = timer_seconds(ack_timeout, "ack_timeout")
+        place = destination(target, key=key, partition=partition, stream=stream)
+        self._check_open()
+        self._count += 1
+        number = str(self._count)
+        inbox = f"{self._inbox}.{number}"
+        data = encode_message(
+            value,
+            key=key,
+            headers=headers,
+            ack_inbox=inbox,
+            correlation_id=correlation_id or number,
+            ack_policy=policy,
+            expected_offset=expected_offset,
         )
-        return ack
+        self._waiting[inbox] = publish = _Publish(place.stream, self._loop)
+        try:
+            async with asyncio.timeout(timeout):
+                # The ack inbox is the reply subject too: there NATS tells that nobody listens.
+                await self._send(place, data, inbox)
+                outcome = await publish.outcome
+        except TimeoutError:
+            outcome = AckTimeout(f"no ack within {timeout:g} s{self._excuse()}")
+        finally:
+            del self._waiting[inbox]
+        if isinstance(outcome, Ack):
+            return outcome
+        if isinstance(outcome, PublishError):
+            outcome.correlation_id = correlation_id or number
+        if isinstance(outcome, PublishOutcomeUnknown):
+            outcome.hint = HINT_FOR_UNKNOWN
+        raise outcome.at(place.stream, place.partition)
 
-    @overload
-    async def submit(
+    async def publish_unacked(
         self,
         target: str | StreamInfo,
         value: bytes,
-        key: bytes | None = ...,
-        headers: Mapping[str, bytes] | None = ...,
-        partition: int | None = ...,
-        partitioner: Partitioner | None = ...,
-        ack_policy: Acked = ...,
-        ack_timeout: Duration | None = ...,
-        expected_offset: int | None = ...,
-        correlation_id: str | None = ...,
-        stream: str | None = ...,
-    ) -> asyncio.Future[Ack]: ...
-
-    @overload
-    async def submit(
-        self,
-        target: str | StreamInfo,
-        value: bytes,
-        key: bytes | None = ...,
-        headers: Mapping[str, bytes] | None = ...,
-        partition: int | None = ...,
-        partitioner: Partitioner | None = ...,
-        ack_policy: AckPolicy = ...,
-        ack_timeout: Duration | None = ...,
-        expected_offset: int | None = ...,
-        correlation_id: str | None = ...,
-        stream: str | None = ...,
-    ) -> asyncio.Future[Ack | None]: ...
-
-    async def submit(
-        self,
-        target: str | StreamInfo,
-        value: bytes,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        partition: int | None = None,
-        partitioner: Partitioner | None = None,
-        ack_policy: AckPolicy = AckPolicy.LEADER,
-        ack_timeout: Duration | None = None,
-        expected_offset: int | None = None,
-        correlation_id: str | None = None,
-        stream: str | None = None,
-    ) -> asyncio.Future[Any]:
-        """Publish a message and return the future of its ack, once there is room in the window.
-
-        Messages go out in the order of these calls. Arguments and errors are those of `publish`;
-        what goes wrong before the message is registered is raised here, the rest by the future.
-        Cancelling this call leaves nothing behind; cancelling the future takes the message back if
-        NATS does not have it yet.
-        """
-        session = self._living
-        chosen = partitioner if partitioner is not None else self.options.partitioner
-        check_content(value, key, headers)
-        place = destination(
-            target, value, key=key, partition=partition, partitioner=chosen, stream=stream
-        )
-        message = session.messages.envelope(
-            place, value, key, headers, ack_policy, ack_timeout, expected_offset, correlation_id
-        )
-        await session.register(message)
-        return message
-
-    async def publish_to_all(
-        self,
-        subject: str,
-        value: bytes,
-        streams: Iterable[str] | int,
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
-        ack_policy: AckPolicy = AckPolicy.LEADER,
-        ack_timeout: Duration | None = None,
-    ) -> list[Ack]:
-        """Publish a message to a subject of several streams and wait for the acks of all.
+        partition: int | None = None,
+    ) -> None:
+        """Publish a message in an envelope that asks for no ack: the guide's policy NONE.
 
-        Cancelling does what it does to `publish`.
-
-        Args:
-            subject: all of the streams have it.
-            value: the message.
-            streams: whose acks are waited for; or how many there must be, whoever sends them.
-            key: its key.
-            headers: anything but `subject` and `reply`.
-            ack_policy: LEADER or ALL.
-            ack_timeout: seconds for all acks together; None is the publisher's.
-
-        Returns:
-            The acks, in the order of `streams`; with a number, in the order in which they came.
+        Nobody tells whether it is stored. `flush` waits until the NATS server has it. Cancelling
+        may leave it unsent or not. Arguments as in `publish`.
 
         Raises:
-            PublishManyFailed: not every stream has said yes; its `outcomes` has the ack or the
-                error of each, in the same order, and its cause is the first error.
-            NobodyListens: no stream at all has the subject.
-            LiftbridgeError: as for `publish`.
+            InvalidRequest: it cannot be sent like this.
+            PublishNotSent: nats-py did not take it, because its buffer is full.
+            PublishOutcomeUnknown: the server read nothing for `ack_timeout`.
+            ConnectionFailed: the NATS connection is closed.
         """
-        session = self._living
-        check_content(value, key, headers)
-        wanted = _wanted_streams(streams)
-        if checked_policy(ack_policy) is AckPolicy.NONE:
-            raise InvalidRequest("acks are waited for, so they must be asked for")
-        place = destination(subject, value)
-        message = session.messages.envelope(place, value, key, headers, ack_policy, ack_timeout)
-        message.several = acks = StreamAcks(wanted)
-        await session.register(message)
-        await message
-        outcomes = acks.outcomes()
-        stored = [outcome for outcome in outcomes if isinstance(outcome, Ack)]
-        failed = [outcome for outcome in outcomes if not isinstance(outcome, Ack)]
-        if failed:
-            text = f"{len(failed)} of {len(outcomes)} streams have not stored the message"
-            error = PublishManyFailed(text)
-            error.outcomes = outcomes
-            raise error from failed[0]
-        return stored
+        place = destination(target, key=key, partition=partition)
+        self._check_open()
+        data = encode_message(value, key=key, headers=headers, ack_policy=AckPolicy.NONE)
+        await self._hand_over(place, data)
 
     async def publish_plain(self, subject: str, value: bytes, *, reply: str = "") -> None:
-        """Publish a plain NATS message, as programs do that know nothing of Liftbridge.
+        """Publish a NATS message without an envelope, as programs do that know no Liftbridge.
 
-        Streams store its bytes as the value, without key, correlation id or headers of its own.
-        **Nothing is acked**: this returns once NATS has the message, and `flush` once the NATS
-        server has; whether anybody stored it, nobody says. Streams with optimistic concurrency
-        control refuse it in silence, unless they are empty.
-
-        Cancelling takes the message back if NATS does not have it yet.
+        Streams store its bytes as the value, without key and headers. Nobody tells whether it is
+        stored. Streams with optimistic concurrency control refuse it without a word unless they
+        are empty. Cancelling may leave it unsent or not.
 
         Args:
             subject: all streams that have it store the message.
@@ -407,54 +316,138 @@ class NatsPublisher:
 
         Raises:
             InvalidRequest: it cannot be sent like this.
-            PublishTimeout: no room in the window, or no NATS, for publish_timeout.
+            PublishNotSent: nats-py did not take it, because its buffer is full.
+            PublishOutcomeUnknown: the server read nothing for `ack_timeout`.
             ConnectionFailed: the NATS connection is closed.
         """
-        session = self._living
-        message = session.messages.plain(subject, value, reply)
-        await session.register(message)
-        await message
-
-    def _abandon(self) -> None:
-        """Refuse every use in a forked child."""
-        self._closed = self._forked = True
-
-    @property
-    def _living(self) -> NatsSession:
-        if self._forked:
-            raise _closed(forked("the publisher"))
-        if self._closed:
-            raise _closed("the publisher is closed")
-        if self._session is None:
-            raise _closed("the publisher is not open yet")
-        self._session.check()
-        return self._session
+        check_text(subject, "a subject")
+        check_subject(subject)
+        check_bytes(value, "a value")
+        check_text(reply, "a reply subject")
+        problem = subject_problem(reply) if reply else None
+        if problem is not None:
+            raise InvalidRequest(f"{reply!r} is no subject for replies: {problem}")
+        if is_envelope(value):
+            raise InvalidRequest("servers unpack a value that begins like an envelope: publish()")
+        self._check_open()
+        await self._hand_over(Destination(subject, None, None), value, reply)
 
     async def flush(self) -> None:
-        """Wait until every publish so far is settled, and until the NATS server has the rest.
+        """Wait until the NATS server has everything that was published without an ack.
 
-        The rest is what nobody acks: plain messages, and those with ack policy NONE. That the NATS
-        server has them does not say that anybody stored them. Cancelling abandons the wait.
+        Cancelling abandons the wait.
 
         Raises:
-            LiftbridgeError: the first failure since the last flush that nobody has retrieved yet,
-                refusals of messages with ack policy NONE among them.
-            AckTimeout: the NATS server did not say within ack_timeout that it has the rest.
+            AckTimeout: the NATS server did not confirm that within `ack_timeout`.
+            ConnectionFailed: the NATS connection is closed.
             ClientClosed: the publisher is closed.
         """
-        if self._closed or self._session is None:
-            raise _closed("the publisher is closed, or not open yet")
-        await self._session.flush()
+        self._check_open()
+        try:
+            async with asyncio.timeout(self._ack_timeout):
+                await self._link.prove()
+        except (TimeoutError, nats_errors.Error) as error:
+            unproven = AckTimeout(
+                f"the NATS server did not confirm what was published without an ack{self._excuse()}"
+            )
+            unproven.hint = "flush again, or look for the messages before you publish them again"
+            raise unproven from error
+
+    async def _hand_over(self, place: Destination, data: bytes, reply: str = "") -> None:
+        """Send what nobody acks, within the time of an ack."""
+        try:
+            async with asyncio.timeout(self._ack_timeout):
+                await self._send(place, data, reply)
+        except TimeoutError:
+            unknown = PublishOutcomeUnknown(
+                f"nats-py could not write within {self._ack_timeout:g} s{self._excuse()}"
+            )
+            unknown.hint = HINT_FOR_UNKNOWN
+            raise unknown.at(place.stream, place.partition) from None
+
+    async def _send(self, place: Destination, data: bytes, reply: str = "") -> None:
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
+        try:
+            await self._link.connection.publish(place.subject, data, reply)
+            if task and task.cancelling() > cancelled:  # which nats-py swallows while it flushes
+                raise asyncio.CancelledError
+        except nats_errors.Error as error:
+            kind: type[LiftbridgeError] = PublishNotSent
+            if isinstance(error, nats_errors.MaxPayloadError):
+                kind = MessageTooLarge
+            elif isinstance(error, nats_errors.BadSubjectError):
+                kind = InvalidRequest
+            text = f"nats-py refused the message of {len(data)} bytes: {error}{self._excuse()}"
+            raise kind(text, stream=place.stream, partition=place.partition) from error
+
+    async def _receive(self, arrived: Msg) -> None:
+        """Settle the publish whose ack inbox got a message; others were given up."""
+        publish = self._waiting.get(arrived.subject)
+        if publish is None:
+            return
+        if arrived.headers is not None and arrived.headers.get("Status") == _NO_RESPONDERS:
+            publish.settle(
+                NobodyListens(
+                    "nobody listens on the subject: no stream has it, or its partition is paused"
+                    " or without a leader"
+                )
+            )
+            return
+        try:
+            ack = decode_ack(arrived.data)
+        except MalformedData as error:
+            logger.warning("a message to an ack inbox is no ack: %s", error)
+            return
+        if publish.stream is None or publish.stream == ack.stream:
+            publish.settle(ack if ack.ack_error is AckError.OK else _refusal(ack))
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise _closed(self._closed)
+
+    def _check_open(self) -> None:
+        self._check_not_closed()
+        if not self._inbox:
+            raise _closed("the publisher is not open yet")
+        self._link.check()
+
+    def _excuse(self) -> str:
+        """Return the probable cause of a failure, for the end of a text."""
+        if self._link.state is LinkState.AWAY:
+            return f"; {self._link.outage}"
+        error = self._link.last_error
+        return f"; NATS said: {error}" if error is not None else ""
 
 
-def _wanted_streams(streams: Iterable[str] | int) -> tuple[str, ...] | int:
-    if isinstance(streams, int):
-        check_whole_number(streams, "a number of streams", 1, INT64_MAX)
-        return streams
-    wanted = tuple(names(streams, "a stream name"))
-    if not wanted or len(set(wanted)) != len(wanted):
-        raise InvalidRequest("streams are at least one name, each of them once")
-    return wanted
+class _Publish:
+    """A publish that waits for its ack."""
+
+    def __init__(self, stream: str | None, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.stream = stream
+        """The stream whose ack counts; None: whichever comes first."""
+        self.outcome: asyncio.Future[Ack | LiftbridgeError] = asyncio.Future(loop=loop)
+
+    def settle(self, outcome: Ack | LiftbridgeError) -> None:
+        """Set the outcome; only the first one counts."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+def _refusal(ack: Ack) -> LiftbridgeError:
+    text = f"the server refused the message: its ack says {ack.ack_error.name}"
+    kind = _REFUSALS.get(ack.ack_error)
+    if kind is not None:
+        return kind(text, stream=ack.stream)
+    refused = PublishRefused(text, stream=ack.stream)
+    refused.code = ack.ack_error.name
+    return refused
+
+
+def _positive(timeout: Duration, name: str) -> float:
+    if seconds(timeout, name) == 0:
+        raise InvalidRequest(f"{name} must be longer than 0 seconds")
+    return timer_seconds(timeout, name)
 
 
 def _closed(text: str) -> ClientClosed:

@@ -12,8 +12,6 @@ The only package that imports betterproto2. Nothing here knows asyncio.
 - `crc32c`: CRC-32C (Castagnoli), the checksum of envelopes: the standard library only has the
   other CRC-32.
 - `envelope`: The envelope around what clients and servers send each other straight over NATS.
-- `envelope_batches`: Envelopes of published messages made fast, and envelopes of acks read many
-  at a time.
 - `field_types`: Checks that the fields of a parsed message hold what their types say.
 - `framing`: gRPC's framing of a message: five bytes before it, a flag for compression and its
   length.

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import over_nats, over_queue, sse_parts
-from benchmarks.cases import Case, Choice, Kind
+from benchmarks import over_queue, sse_parts
 from benchmarks.codec import Timing
 from benchmarks.over_durable_streams import APPENDING, READING
 from benchmarks.over_gateway import BARE, GATEWAY, REFERENCE
 from benchmarks.over_nsq import NSQ
 from benchmarks.over_stan import STAN
-from benchmarks.summary import Spread, summarize
-from benchmarks.table import columns, rows
-from support.benchmark_runs import measured, run_command
+from benchmarks.summary import Spread
+from support.benchmark_runs import run_command
 
 
 def check(case: dict[str, Any], *clients: str, messages: int = 500) -> None:
@@ -66,27 +64,6 @@ def test_gateway(capsys: Any) -> None:
     assert [each["server"] for each in found] == [GATEWAY, BARE, REFERENCE, GATEWAY, REFERENCE]
     assert [each["ratio"] is None for each in found] == [False, True, False, False, True]
     assert all(each["values"]["median"] > 0 for each in found)
-
-
-def test_each_way_over_nats_is_held_against_grpc() -> None:
-    runs = {name: [measured(1000.0 * n)] for n, name in enumerate(over_nats.CLIENTS, 1)}
-    summary = summarize(Case(Kind.PUBLISH, 1000), runs, over_nats.GRPC)
-    table = rows(summary)
-    assert [row[0] for row in table] == list(over_nats.CLIENTS)
-    assert [row[2][:4] for row in table] == ["1.00", "2.00", "3.00"]
-    assert all(len(row) == len(columns(summary)) for row in table)
-
-
-def test_the_embedded_broker_has_no_nats() -> None:
-    told: list[str] = []
-    assert list(over_nats.measure_over_nats("embedded", Choice(), 1, told.append)) == []
-    assert told == ["nats: the embedded broker has none"]
-
-
-@pytest.mark.usefixtures("server_binary")
-def test_nats(capsys: Any) -> None:
-    [case] = run_command(capsys, "nats", "--window", "100")["nats"]
-    check(case, *over_nats.CLIENTS)
 
 
 @pytest.mark.usefixtures("nsq_programs", "ours_alone")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import fields
 from typing import Any, Final
 
 from liftbridge_aio import Client, errors
 from liftbridge_aio import nats as room
-from liftbridge_aio.nats import NatsPublisherOptions
 from support.markdown import ROOT, Block, blocks, names, table
 from support.servers.node import LiftbridgeNode
 
@@ -31,16 +29,8 @@ async def test_its_code_runs_from_top_to_bottom(real_server: LiftbridgeNode) -> 
                 assert block.setup == "nats"
                 await run(block, nats_url=real_server.nats_url, servers=real_server.address)
         finally:
-            for name in ("orders", "sales", "billing", "audit"):
+            for name in ("orders", "sales"):
                 await client.delete_stream(name)
-
-
-def test_every_option_is_in_its_table_with_its_default() -> None:
-    told = [name for row in table(GUIDE, "`NatsPublisherOptions`") for name in names(row[0])]
-    assert told == [field.name for field in fields(NatsPublisherOptions)]
-    defaults = NatsPublisherOptions()
-    assert (defaults.connect_timeout, defaults.publish_timeout) == (5, 30)
-    assert (defaults.max_in_flight, defaults.max_in_flight_bytes) == (16_384, 64 * 2**20)
 
 
 def test_every_error_that_is_named_exists() -> None:
@@ -51,5 +41,5 @@ def test_every_error_that_is_named_exists() -> None:
 
 def test_every_public_name_is_told() -> None:
     text = GUIDE.read_text()
-    untold = {"NatsPublisherStatistics", "is_envelope"}
+    untold = {"is_envelope"}
     assert [name for name in room.__all__ if name not in text and name not in untold] == []

@@ -28,7 +28,6 @@ from liftbridge_aio import (
 from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
 from liftbridge_aio.compression import Gzip, Zlib
 from liftbridge_aio.integrations.event_stream import EventStream
-from liftbridge_aio.nats import NatsPublisherOptions
 from liftbridge_aio.options import StreamOptions
 from liftbridge_aio.queue import DeadLetter, Exponential, Probing
 from liftbridge_aio.retry import Backoff, Retry
@@ -77,7 +76,6 @@ CALLS: Final[dict[str, tuple[object, ...]]] = {
 MAKERS: dict[Callable[..., Any], tuple[object, ...]] = {
     ClientOptions: (),
     StreamOptions: (),
-    NatsPublisherOptions: (),
     stan.ClientOptions: (),
     stan.StartAt.sequence: (1,),
     stan.StartAt.time: (0,),

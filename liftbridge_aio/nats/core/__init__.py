@@ -3,5 +3,4 @@
 - `destinations`: Maps a stream and partition, or a subject, to the NATS subject to publish to.
 - `message_lane`: Takes messages of chosen subjects out of the bytes from NATS, before nats-py
   reads them.
-- `stream_acks`: The acks of several streams for one message, which all have its subject.
 """

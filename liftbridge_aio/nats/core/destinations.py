@@ -14,7 +14,7 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio._core.names import subject_problem
 from liftbridge_aio.errors import InvalidRequest, PartitionNotFound
-from liftbridge_aio.model import Partitioner, StreamInfo
+from liftbridge_aio.model import StreamInfo
 from liftbridge_aio.partitioner import by_key, choose_partition
 
 
@@ -39,21 +39,17 @@ def partition_subject(subject: str, partition: int) -> str:
 
 def destination(
     target: str | StreamInfo,
-    value: bytes,
     *,
     key: bytes | None = None,
     partition: int | None = None,
-    partitioner: Partitioner | None = None,
     stream: str | None = None,
 ) -> Destination:
     """Find the subject of a message.
 
     Args:
         target: a stream as `Client.fetch_metadata` tells of it, or a subject to be taken as it is.
-        value: the message, for the partitioner.
-        key: for the partitioner.
-        partition: of the stream; beats the partitioner.
-        partitioner: None is by key, or partition 0 without one.
+        key: chooses the partition; without one it is partition 0.
+        partition: of the stream; beats the key.
         stream: for a subject, the stream whose ack counts.
 
     Raises:
@@ -76,7 +72,7 @@ def destination(
             f"the ack of {stream!r} was asked for, of a message to another stream",
             stream=target.name,
         )
-    chosen = _partition(target, value, key, partition, partitioner)
+    chosen = _partition(target, key, partition)
     subject = f"{target.subject}.{chosen}" if chosen else target.subject
     check_subject(subject)
     return Destination(subject, target.name, chosen)
@@ -84,10 +80,8 @@ def destination(
 
 def _partition(
     stream: StreamInfo,
-    value: bytes,
     key: bytes | None,
     partition: int | None,
-    partitioner: Partitioner | None,
 ) -> int:
     count = len(stream.partitions)
     if partition is not None:
@@ -98,10 +92,9 @@ def _partition(
                 f"the stream has {count} partitions", stream=stream.name, partition=partition
             )
         return partition
-    chosen = partitioner or (by_key if key is not None else None)
-    if chosen is None or not count:
+    if key is None or not count:
         return 0
-    return choose_partition(chosen, stream.name, key, value, count)
+    return choose_partition(by_key, stream.name, key, b"", count)
 
 
 @lru_cache(maxsize=4096)
