@@ -31,6 +31,7 @@
 - `_client/`: The client, assembled from the packages below.
 - `_core/`: Pure helpers that every part of the package may use.
 - `_publish/`: Everything between publish() and an ack.
+- `_runtime/`: What runs tasks, connections and signals for every part of the package.
 - `_subscribe/`: Everything between a Subscribe call and `async for`.
 - `bridge/`: Bridges: copy between Liftbridge and NATS Streaming or NSQ while both are in use.
 - `broker/`: A Liftbridge server inside your process: real gRPC on real ports, alone or as a
@@ -56,7 +57,7 @@
   envelopes.
 """
 
-from ._core import early_interrupt as _early_interrupt  # noqa: F401 - before all that takes time
+from liftbridge_aio._runtime import early_interrupt as _early_interrupt  # noqa: F401 - before all that takes time
 
 # isort: split
 import importlib

@@ -2,7 +2,7 @@
 
 import sys
 
-from ._core.early_interrupt import INTERRUPTED, raise_when_interrupted
+from liftbridge_aio._runtime.early_interrupt import INTERRUPTED, raise_when_interrupted
 
 
 def main() -> int:

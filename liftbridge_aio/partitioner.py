@@ -10,8 +10,9 @@ import inspect
 import zlib
 from typing import Any
 
+from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
+
 from ._core.arguments import about, check_bytes, check_callable, check_integer
-from ._core.foreign_cancellation import CALLBACK_ERRORS
 from .errors import InvalidRequest, LiftbridgeError, WrongType
 from .model import Partitioner
 

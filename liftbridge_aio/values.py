@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from ._core.foreign_cancellation import CALLBACK_ERRORS
+from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
+
 from .compression import DECOMPRESSORS, ENCODING_HEADER, Compression
 from .errors import (
     InvalidRequest,

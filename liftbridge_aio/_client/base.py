@@ -6,7 +6,7 @@ from asyncio import get_running_loop
 from typing import TYPE_CHECKING
 
 from liftbridge_aio._core.arguments import about
-from liftbridge_aio._core.event_loop import forked
+from liftbridge_aio._runtime.event_loop import forked
 from liftbridge_aio.errors import ClientClosed, UsageError
 from liftbridge_aio.model import Isolation
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds

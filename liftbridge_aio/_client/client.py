@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from liftbridge_aio._core.arguments import check_text, check_type
-from liftbridge_aio._core.event_loop import bound_to_process, running_loop
+from liftbridge_aio._runtime.event_loop import bound_to_process, running_loop
 from liftbridge_aio.errors import InvalidRequest, UsageError
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 

@@ -10,10 +10,11 @@ from weakref import WeakSet
 
 from liftbridge_aio._admin.cursors import Cursors
 from liftbridge_aio._admin.streams import StreamAdministration
-from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio._core.foreign_cancellation import failure_of
 from liftbridge_aio._publish.publisher import Publisher
 from liftbridge_aio._publish.retry import ReadBack, RetryingPublisher
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
@@ -35,7 +36,6 @@ from liftbridge_aio.net.metadata import MetadataCache
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.reporter import Reporter
 from liftbridge_aio.net.router import Router
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import ClientOptions, timer_seconds
 
 logger = logging.getLogger("liftbridge_aio.cursors")

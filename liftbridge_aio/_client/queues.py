@@ -209,7 +209,7 @@ def _nats_servers(
         if group is None:
             raise InvalidRequest("nats= shares messages in a group: name one")
         try:
-            import liftbridge_aio.nats.library  # noqa: F401, PLC0415 - only where it is used
+            import liftbridge_aio._runtime.nats_library  # noqa: F401, PLC0415 - only where it is used
         except ImportError as error:
             raise UsageError("nats= needs nats-py: pip install nats-py") from error
     return servers

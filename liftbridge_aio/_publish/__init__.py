@@ -24,6 +24,5 @@ decides when it is sent, `session` writes it and matches its ack, and `in_flight
 - `session_pool`: The publish sessions of a client, one per broker, and which of them carries a
   partition.
 - `subject`: Publishing to a NATS subject, and so to every stream that is attached to it.
-- `window`: The limit of messages in flight; waiting for room in it is the back-pressure.
 - `core/`: Pure parts of publishing: no event loop, clock, chance or I/O.
 """

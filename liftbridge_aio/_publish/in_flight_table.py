@@ -8,6 +8,7 @@ from asyncio import InvalidStateError
 from collections import deque
 from typing import Final
 
+from liftbridge_aio._runtime.window import Window
 from liftbridge_aio.errors import LiftbridgeError, PublishError
 from liftbridge_aio.model import Ack
 from liftbridge_aio.net.reporter import Reporter
@@ -15,7 +16,6 @@ from liftbridge_aio.telemetry import PublishFailed
 
 from .batches import AckBatch, size_of, take_out
 from .message import PendingPublish
-from .window import Window
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 

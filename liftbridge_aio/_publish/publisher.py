@@ -19,6 +19,7 @@ from liftbridge_aio._core.message_check import (
     checked_policy,
 )
 from liftbridge_aio._core.status import CallFailure
+from liftbridge_aio._runtime.window import Window
 from liftbridge_aio.errors import (
     AckTimeout,
     ClientClosed,
@@ -40,7 +41,6 @@ from .deadlines import DeadlineTimer
 from .dispatcher import Dispatcher
 from .in_flight_table import InFlightTable
 from .message import PartitionRoute, PendingPublish, PublishTerms
-from .window import Window
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 

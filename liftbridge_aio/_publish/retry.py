@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from liftbridge_aio._core.arguments import check_type
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio.errors import (
     ClientClosed,
     IncorrectOffset,
@@ -19,7 +20,6 @@ from liftbridge_aio.errors import (
 )
 from liftbridge_aio.model import Ack, Message, OutgoingMessage
 from liftbridge_aio.net.network import Network
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.telemetry import Retried
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio._core.log_position import LogPosition, note_cursor
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio.errors import LiftbridgeError, PermissionDenied, TLSFailed
 from liftbridge_aio.model import StreamPartition
 from liftbridge_aio.telemetry import CommitFailed

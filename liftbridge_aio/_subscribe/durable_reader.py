@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.supervisor import Child, wait_despite_cancellation
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, RequestTimeout, StreamReset
 from liftbridge_aio.model import PartitionInfo, StartAt, StartPosition, StreamPartition
 from liftbridge_aio.net.network import Network
-from liftbridge_aio.net.supervisor import Child, wait_despite_cancellation
 
 from .core.plan import ReadingPlan
 from .cursor_committer import CursorCommitter, LocatingStore

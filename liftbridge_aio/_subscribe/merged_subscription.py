@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from liftbridge_aio._core.arguments import about, partition_numbers
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.model import EndReason, Message, StartAt
 from liftbridge_aio.options import Duration, timer_seconds

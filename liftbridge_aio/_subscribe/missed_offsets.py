@@ -14,10 +14,10 @@ import logging
 from typing import Final
 
 from liftbridge_aio._core.status import CallFailure, StreamEnd, stream_end
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio.errors import LiftbridgeError, MalformedData
 from liftbridge_aio.model import StartPosition
 from liftbridge_aio.net.reporter import Reporter
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.telemetry import MessagesMissed
 from liftbridge_aio.wire.codec import message_place
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 
 from liftbridge_aio._core.status import CallFailure, Code
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio.errors import (
     ClientClosed,
     LiftbridgeError,
@@ -20,7 +21,6 @@ from liftbridge_aio.net.broker_connection import Purpose
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.net.plain_call import PlainCall
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.telemetry import (
     Resubscribed,
     Subscribed,

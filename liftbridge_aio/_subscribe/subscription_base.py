@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from liftbridge_aio._core.arguments import INT64_MAX, about, check_flags, check_whole_number
+from liftbridge_aio._runtime.supervisor import wait_despite_cancellation
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, UsageError
 from liftbridge_aio.model import EndReason, Message, StartAt
-from liftbridge_aio.net.supervisor import wait_despite_cancellation
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.wire.raw_message import RawMessage
 

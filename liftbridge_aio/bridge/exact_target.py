@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Final
 
 from liftbridge_aio import StartAt, StopAt, StreamOptions
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio.errors import IncorrectOffset, InvalidRequest
 
 from .core.known_ids import unbroken

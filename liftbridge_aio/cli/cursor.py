@@ -148,7 +148,7 @@ async def _check(client: Client, stream: str, partition: int) -> None:
 
 
 async def _fetch(client: Client, names: list[CursorName]) -> list[int | None]:
-    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+    from liftbridge_aio._runtime.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
     return await bounded_gather(names, lambda name: client.fetch_cursor(*name))
 

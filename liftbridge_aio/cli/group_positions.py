@@ -143,7 +143,7 @@ async def fetch_positions(
     Raises:
         LiftbridgeError: a position cannot be read.
     """
-    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+    from liftbridge_aio._runtime.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
     known = [metadata.streams[name] for name in sorted(streams) if name in metadata.streams]
     states = await fetch_states(client, known)

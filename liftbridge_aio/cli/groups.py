@@ -248,7 +248,7 @@ async def reset(
         liftbridge-aio groups reset billing --to -1h --dry-run
         liftbridge-aio groups reset billing --to new --stream orders
     """
-    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+    from liftbridge_aio._runtime.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
     start = parse_start(to)
     async with connection.client() as client:

@@ -78,7 +78,7 @@ async def fetch_streams(client: Client, names: Sequence[str] = ()) -> list[Strea
 
 async def fetch_states(client: Client, streams: Iterable[StreamInfo]) -> list[PartitionState]:
     """Fetch the states of all partitions of streams from their leaders, concurrently."""
-    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+    from liftbridge_aio._runtime.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
     async def fetch(partition: tuple[str, PartitionInfo]) -> PartitionState:
         stream, known = partition

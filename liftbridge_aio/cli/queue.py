@@ -156,7 +156,7 @@ async def _requeue(
 
 async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
     """Return what is stored of each partition of each queue."""
-    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+    from liftbridge_aio._runtime.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
     from liftbridge_aio._subscribe.committed_state import (  # noqa: PLC0415 - not for help
         committed_state,
     )

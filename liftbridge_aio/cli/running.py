@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, ParamSpec, TypeVar
 
-from liftbridge_aio._core.early_interrupt import exit_when_interrupted, raise_when_interrupted
+from liftbridge_aio._runtime.early_interrupt import exit_when_interrupted, raise_when_interrupted
 from liftbridge_aio.errors import LiftbridgeError
 
 from .output import ask, failure_line, say, write_line

@@ -235,7 +235,7 @@ async def _explain(
     start: StartAt,
     on_malformed: OnMalformed,
 ) -> list[Explanation]:
-    from liftbridge_aio._core.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
+    from liftbridge_aio._runtime.bounded_gather import bounded_gather  # noqa: PLC0415 (anyio)
 
     [info] = await fetch_streams(client, [stream])
     chosen = dict.fromkeys(partitions) or sorted(info.partitions)

@@ -14,8 +14,8 @@ from liftbridge_aio._core.arguments import (
     check_type,
     check_whole_number,
 )
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.errors import LiftbridgeError
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .core import protocol

@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liftbridge_aio._core.arguments import check_text, check_type
-from liftbridge_aio._core.event_loop import running_loop
 from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
+from liftbridge_aio._runtime.event_loop import running_loop
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.options import timer_seconds
 

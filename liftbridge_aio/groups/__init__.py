@@ -13,7 +13,6 @@
 - `rebalancer`: Acquires and releases partitions, one step at a time, as `Ownership` requests.
 - `start_positions`: Finds the start position of a partition: after the committed position, or that
   of `start`.
-- `stop_signal`: Handles SIGTERM and Ctrl-C as a request to stop, or notices them.
 - `workers`: The tasks that call a handler: started on demand, up to a limit, and ended together.
 - `core/`: Pure parts of consumer groups: no event loop, clock, randomness or I/O.
 """

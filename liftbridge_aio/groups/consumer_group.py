@@ -19,7 +19,7 @@ from liftbridge_aio._core.arguments import (
     check_type,
     check_whole_number,
 )
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.cursor_committer import LocatingStore
 from liftbridge_aio._subscribe.log_start import count_ahead

@@ -8,6 +8,8 @@ from contextlib import nullcontext, suppress
 from typing import Final
 
 from liftbridge_aio._core.foreign_cancellation import failure_of
+from liftbridge_aio._runtime.stop_signal import stopped_by_signals
+from liftbridge_aio._runtime.supervisor import Child, wait_despite_cancellation
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.core.plan import ConsumerIdentity, ReadingPlan
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter, LocatingStore
@@ -21,7 +23,6 @@ from liftbridge_aio.errors import (
 )
 from liftbridge_aio.model import StartAt, StreamPartition
 from liftbridge_aio.net.network import Network
-from liftbridge_aio.net.supervisor import Child, wait_despite_cancellation
 from liftbridge_aio.telemetry import GroupChanged
 
 from .core.group_plan import GroupPlan
@@ -34,7 +35,6 @@ from .member import Member
 from .partition_transfer import PartitionTransfer
 from .rebalancer import Rebalancer
 from .start_positions import StartPositions
-from .stop_signal import stopped_by_signals
 
 _LONGEST_CALL: Final = 3.0
 """Timeout of fetching or storing a position.

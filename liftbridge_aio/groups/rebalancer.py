@@ -11,9 +11,9 @@ from typing import Final
 
 import anyio
 
-from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
 from liftbridge_aio._core.log_position import LogPosition
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio._subscribe.core.plan import ConsumerIdentity
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio._subscribe.partition_reader import PartitionReader

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from contextvars import copy_context
 from typing import Any, ClassVar, Protocol
 
-from liftbridge_aio._core.event_loop import begun_later
 from liftbridge_aio._core.foreign_cancellation import failure_of
+from liftbridge_aio._runtime.event_loop import begun_later
 
 logger = logging.getLogger("liftbridge_aio.groups")
 

@@ -30,8 +30,8 @@ except ImportError as error:
     ) from error
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._runtime.stop_signal import on_stop_signals
 from liftbridge_aio.errors import ClientClosed, UsageError
-from liftbridge_aio.groups.stop_signal import on_stop_signals
 from liftbridge_aio.integrations.event_stream import EventStream, EventStreamOptions, Write
 from liftbridge_aio.integrations.health import HEADERS as HEALTH_HEADERS
 from liftbridge_aio.integrations.health import check_service

@@ -6,12 +6,8 @@
 The only package that imports nats-py. The guide (`docs/nats.md`) says when to use it and when not.
 
 - `errors`: Errors that only publishing over NATS has.
-- `library`: The parts of nats-py used by this package, or an ImportError with the install command.
-- `link`: The connection to NATS that a publisher uses: its own, or one that it was given.
 - `publisher`: Publishing straight over NATS: `NatsPublisher`, which sends envelopes and takes acks
   in.
-- `transport`: Transport of nats-py: recognises foreign servers, and writes nothing before the TLS
-  asked for.
 - `core/`: Pure parts of publishing over NATS: no event loop, clock, chance or I/O.
 """
 

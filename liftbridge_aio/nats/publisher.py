@@ -16,9 +16,12 @@ from liftbridge_aio._core.arguments import (
     check_type,
     check_whole_number,
 )
-from liftbridge_aio._core.event_loop import bound_to_process, forked, running_loop
 from liftbridge_aio._core.message_check import checked_policy
 from liftbridge_aio._core.names import subject_problem
+from liftbridge_aio._runtime.event_loop import bound_to_process, forked, running_loop
+from liftbridge_aio._runtime.nats_library import Msg, NatsConnection
+from liftbridge_aio._runtime.nats_library import errors as nats_errors
+from liftbridge_aio._runtime.nats_link import LinkState, NatsLink, check_connect_arguments
 from liftbridge_aio.errors import (
     AckTimeout,
     ClientClosed,
@@ -40,9 +43,6 @@ from liftbridge_aio.wire.envelope import decode_ack, encode_message, is_envelope
 
 from .core.destinations import Destination, check_subject, destination
 from .errors import HINT_FOR_UNKNOWN, NobodyListens
-from .library import Msg, NatsConnection
-from .library import errors as nats_errors
-from .link import LinkState, NatsLink, check_connect_arguments
 
 logger = logging.getLogger("liftbridge_aio.nats")
 

@@ -24,7 +24,6 @@ reconnects) are contained here: other packages get a `CallFailure`, a plain valu
 - `router`: Unary calls with retries, to any broker or to a named one.
 - `stream_lookup`: Waiting until servers know streams, or have denied them for long enough to
   count as gone.
-- `supervisor`: One task that owns the task group in which all tasks of a client run.
 - `tls_context`: TLS for connections: the client's SSLContext, and a probe for servers that
   require TLS.
 - `core/`: Pure parts of the transport: no event loop, clock, chance or I/O.

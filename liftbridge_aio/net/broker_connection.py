@@ -18,17 +18,17 @@ from h2.settings import SettingCodes
 
 from liftbridge_aio._core.addresses import parse_address
 from liftbridge_aio._core.status import CallFailure, Code, Reach
+from liftbridge_aio._core.tls_failures import tls_failure
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.errors import InvalidRequest, MalformedData, NotLiftbridge
 from liftbridge_aio.telemetry import ConnectionStatistics
 from liftbridge_aio.wire import health
 from liftbridge_aio.wire.rpc import HEALTH_CHECK, ReplyT, RequestT, Rpc
 
 from .call import BytesCodec, Call
-from .core.tls_failures import tls_failure
 from .fast_call import FastCall
 from .plain_call import PlainCall
 from .protocol import BrokerProtocol, ConnectionHandler
-from .supervisor import Supervisor
 from .tls_context import ClientTLS
 
 logger = logging.getLogger("liftbridge_aio.net")

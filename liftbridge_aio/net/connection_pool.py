@@ -9,6 +9,7 @@ from typing import Final
 
 from liftbridge_aio._core.absence import Incarnation
 from liftbridge_aio._core.status import CallFailure, Code, Reach, error_from
+from liftbridge_aio._runtime.supervisor import Child, Supervisor
 from liftbridge_aio.errors import ClientClosed, NotLiftbridge
 from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.telemetry import Connected, ConnectFailed, ConnectionStatistics, Lost
@@ -16,7 +17,6 @@ from liftbridge_aio.telemetry import Connected, ConnectFailed, ConnectionStatist
 from .broker_connection import BrokerConnection, Purpose
 from .grpclib_shape import data_lane_available
 from .reporter import Reporter
-from .supervisor import Child, Supervisor
 from .tls_context import ClientTLS
 
 logger = logging.getLogger("liftbridge_aio.net")

@@ -14,6 +14,7 @@ from typing import Final
 
 from liftbridge_aio._core.absence import Incarnation
 from liftbridge_aio._core.status import CallFailure
+from liftbridge_aio._runtime.supervisor import Child, Supervisor
 from liftbridge_aio.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -33,7 +34,6 @@ from .leader_call import call_leader
 from .reporter import Reporter
 from .router import Router
 from .stream_lookup import find_streams, stream_not_found, unusable_error
-from .supervisor import Child, Supervisor
 
 logger = logging.getLogger("liftbridge_aio.net")
 

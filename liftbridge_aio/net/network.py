@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from liftbridge_aio._core.status import error_from
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.errors import LiftbridgeError, RequestTimeout
 from liftbridge_aio.wire import health
 from liftbridge_aio.wire.rpc import HEALTH_CHECK
@@ -18,7 +19,6 @@ from .connection_pool import ConnectionPool
 from .metadata import MetadataCache
 from .reporter import Reporter
 from .router import Router
-from .supervisor import Supervisor
 
 _GRACE: Final = 0.1
 """Seconds in which a call whose own time is up can say why it failed."""

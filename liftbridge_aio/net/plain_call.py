@@ -13,11 +13,11 @@ from typing import Any, Final
 from grpclib.client import Channel
 
 from liftbridge_aio._core.status import CallFailure, Code
+from liftbridge_aio._runtime.supervisor import Child, Supervisor
 from liftbridge_aio.wire.framing import unframed
 from liftbridge_aio.wire.rpc import Rpc
 
 from .call import Call, Receiver
-from .supervisor import Child, Supervisor
 
 ENDED: Final = "the server ended the call"
 

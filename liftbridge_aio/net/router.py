@@ -14,6 +14,7 @@ from liftbridge_aio._core.absence import Incarnation
 from liftbridge_aio._core.addresses import parse_address
 from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio._core.status import THROUGH_RAFT, CallFailure, Code, Reach, Remedy, remedy
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.errors import InvalidRequest, TLSFailed
 from liftbridge_aio.model import BrokerInfo, Metadata
 from liftbridge_aio.options import ClientOptions, timer_seconds
@@ -25,7 +26,6 @@ from .broker_connection import Purpose
 from .connection_pool import ConnectionPool
 from .reporter import Reporter
 from .retry_state import RetryState
-from .supervisor import Supervisor
 from .tls_context import speaks_tls
 
 logger = logging.getLogger("liftbridge_aio.net")

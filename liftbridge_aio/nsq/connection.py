@@ -11,7 +11,7 @@ from math import inf
 from typing import Final, cast
 
 from liftbridge_aio._core.addresses import format_address, parse_address
-from liftbridge_aio._core.event_loop import bound_to_process, forked
+from liftbridge_aio._runtime.event_loop import bound_to_process, forked
 from liftbridge_aio.options import seconds
 
 from .core import compression, negotiation, protocol

@@ -20,11 +20,11 @@ from liftbridge_aio._core.arguments import (
     names,
 )
 from liftbridge_aio._core.foreign_cancellation import failure_of
+from liftbridge_aio._runtime.stop_signal import stopped_by_signals
+from liftbridge_aio._runtime.supervisor import Child, Supervisor
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.handlers import Handler, Nack, Reject, intercepted
 from liftbridge_aio.interceptors import Interceptor
-from liftbridge_aio.net.supervisor import Child, Supervisor
 from liftbridge_aio.options import seconds
 
 from .connection import NsqConnection, full_address

@@ -12,8 +12,8 @@ from math import inf
 from typing import Final, NamedTuple
 
 from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
+from liftbridge_aio._core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 from liftbridge_aio.options import seconds
-from liftbridge_aio.queue.core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 
 from .connection import NsqConnection
 from .core import protocol

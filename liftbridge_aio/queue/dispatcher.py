@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from liftbridge_aio._core.ready_flow import Outcome
 from liftbridge_aio._subscribe.decoder import Decoder
 from liftbridge_aio.errors import LiftbridgeError, UndecodableMessage, UsageError
 from liftbridge_aio.groups.group_readers import GroupReaders
@@ -25,7 +26,6 @@ from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
 from .core.committed_window import CommittedWindow
 from .core.moved_message import hide_headers, is_filler
-from .core.ready_flow import Outcome
 from .core.tier_clock import TierClock
 from .delivery import Delivery, PartitionShare
 from .giving_up import GivingUp

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final
 
+from liftbridge_aio._runtime.nats_library import Msg
+from liftbridge_aio._runtime.nats_link import LinkState, NatsLink
+from liftbridge_aio._runtime.supervisor import wait_despite_cancellation
 from liftbridge_aio.errors import MalformedData
-from liftbridge_aio.nats.library import Msg
-from liftbridge_aio.nats.link import LinkState, NatsLink
-from liftbridge_aio.net.supervisor import wait_despite_cancellation
 
 from .core.lease_protocol import Frame, decode, encode
 

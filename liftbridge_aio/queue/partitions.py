@@ -12,6 +12,7 @@ from math import inf
 from typing import Final, TypeAlias
 
 from liftbridge_aio._core.arguments import INT64_MAX
+from liftbridge_aio._core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.groups.group_readers import GroupReaders
 from liftbridge_aio.model import Message, StreamPartition
@@ -24,7 +25,6 @@ from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
 from .core.committed_window import CommittedWindow
 from .core.moved_message import attempts_of
-from .core.ready_flow import FlowSettings, Level, Outcome, ReadyFlow
 from .core.suspects import Suspects
 from .core.tier_clock import TierClock
 from .delivery import Answers, Delivery, PartitionShare

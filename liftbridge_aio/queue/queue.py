@@ -15,6 +15,8 @@ from liftbridge_aio._core.arguments import (
     check_flags,
     check_whole_number,
 )
+from liftbridge_aio._runtime.stop_signal import stopped_by_signals
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio.errors import (
     ClientClosed,
     InvalidRequest,
@@ -25,9 +27,7 @@ from liftbridge_aio.errors import (
 from liftbridge_aio.groups.consumer_group import ConsumerGroup
 from liftbridge_aio.groups.core.group_plan import Assignment, GroupPlan
 from liftbridge_aio.groups.core.group_state import GroupState
-from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.model import Ack, AckPolicy, Message, StartAt, StreamPartition
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration, seconds, timer_seconds
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.transactions.errors import CommitInDoubt

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
+from liftbridge_aio._core.ready_flow import Phase, ReadyFlow
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.model import StreamPartition
 
 from .core.ack_window import AckWindow
 from .core.attempt import AttemptState
-from .core.ready_flow import Phase, ReadyFlow
 from .delivery import Delivery, PartitionShare
 from .errors import error_text
 

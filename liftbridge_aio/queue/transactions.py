@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import LiftbridgeError, PublishOutcomeUnknown
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.transactions.core.transaction import AckIntent, Place, ProducerIdentity
 from liftbridge_aio.transactions.errors import ProducerFenced
 from liftbridge_aio.transactions.sender import IdentityPool, Sender

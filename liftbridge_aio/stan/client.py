@@ -16,11 +16,11 @@ from liftbridge_aio._core.arguments import (
     check_type,
     names,
 )
-from liftbridge_aio._core.event_loop import bound_to_process, forked, running_loop
 from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
+from liftbridge_aio._runtime.event_loop import bound_to_process, forked, running_loop
+from liftbridge_aio._runtime.nats_library import NatsConnection
+from liftbridge_aio._runtime.nats_link import check_connect_arguments
 from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
-from liftbridge_aio.nats.library import NatsConnection
-from liftbridge_aio.nats.link import check_connect_arguments
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .core.names import client_id_problem, reply_problem

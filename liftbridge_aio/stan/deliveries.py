@@ -10,8 +10,8 @@ from collections.abc import Callable
 from operator import sub
 from typing import Final, NamedTuple
 
+from liftbridge_aio._core.message_lane import publish_head
 from liftbridge_aio.errors import LiftbridgeError
-from liftbridge_aio.nats.core.message_lane import publish_head
 from liftbridge_aio.wire.hot_schema import PARSE_ERRORS
 from liftbridge_aio.wire.stan_codec import (
     ReceivedMessage,

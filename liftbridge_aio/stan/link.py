@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from liftbridge_aio.errors import ConnectionFailed
-from liftbridge_aio.nats.core.message_lane import (
+from liftbridge_aio._core.message_lane import (
     MessageLane,
     parse_publish_head,
     publish_commands,
     publish_head,
 )
-from liftbridge_aio.nats.library import Msg, NatsConnection, Subscription, errors
-from liftbridge_aio.nats.link import LinkState, NatsLink
-from liftbridge_aio.nats.transport import CheckedTransport
+from liftbridge_aio._runtime.nats_library import Msg, NatsConnection, Subscription, errors
+from liftbridge_aio._runtime.nats_link import LinkState, NatsLink
+from liftbridge_aio._runtime.nats_transport import CheckedTransport
+from liftbridge_aio.errors import ConnectionFailed
 
 logger = logging.getLogger("liftbridge_aio.stan")
 

@@ -8,7 +8,9 @@ import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
-from liftbridge_aio._publish.window import Window
+from liftbridge_aio._core.message_lane import publish_head
+from liftbridge_aio._runtime.nats_library import errors
+from liftbridge_aio._runtime.window import Window
 from liftbridge_aio.errors import (
     AckTimeout,
     InvalidRequest,
@@ -20,8 +22,6 @@ from liftbridge_aio.errors import (
     PublishRefused,
     PublishTimeout,
 )
-from liftbridge_aio.nats.core.message_lane import publish_head
-from liftbridge_aio.nats.library import errors
 from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.wire.stan_codec import decode_publish_ack, encode_publish, publish_start
 

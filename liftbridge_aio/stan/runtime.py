@@ -8,9 +8,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.supervisor import Child, Supervisor, wait_despite_cancellation
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError, ServerError
-from liftbridge_aio.net.supervisor import Child, Supervisor, wait_despite_cancellation
 from liftbridge_aio.options import timer_seconds
 
 from .core.states import CLIENT_STEPS, ClientEvent, ClientState

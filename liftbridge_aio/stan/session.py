@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from liftbridge_aio._runtime.nats_library import Msg, Subscription
 from liftbridge_aio.errors import (
     LiftbridgeError,
     MalformedData,
@@ -16,7 +17,6 @@ from liftbridge_aio.errors import (
     ServerError,
     UnsupportedByServer,
 )
-from liftbridge_aio.nats.library import Msg, Subscription
 from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.wire import stan
 from liftbridge_aio.wire.hot_schema import PARSE_ERRORS

@@ -16,11 +16,11 @@ from liftbridge_aio._core.arguments import (
     check_flags,
     check_whole_number,
 )
+from liftbridge_aio._runtime.nats_library import Subscription as NatsSubscription
+from liftbridge_aio._runtime.stop_signal import stopped_by_signals
 from liftbridge_aio.errors import ConcurrentRead, InvalidRequest, LiftbridgeError, UsageError
-from liftbridge_aio.groups.stop_signal import stopped_by_signals
 from liftbridge_aio.handlers import intercepted
 from liftbridge_aio.interceptors import Interceptor
-from liftbridge_aio.nats.library import Subscription as NatsSubscription
 
 from .core.progress import Place
 from .core.start import StartAt

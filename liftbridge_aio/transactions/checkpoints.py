@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
 from liftbridge_aio._core.arguments import check_text, check_whole_number
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.retry import Retry
 
 from .claimed_log import ALL_SERVERS, ClaimedLog, LogClient

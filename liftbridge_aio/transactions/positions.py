@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from liftbridge_aio._core.arguments import check_type
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio._subscribe.core.plan import ReadingPlan
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription

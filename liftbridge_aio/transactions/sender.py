@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from liftbridge_aio._core.arguments import check_type
 from liftbridge_aio._publish.publisher import Publisher
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.log_start import looks_compacted
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, PublishOutcomeUnknown, UsageError
 from liftbridge_aio.interceptors import AckFuture
@@ -23,7 +24,6 @@ from liftbridge_aio.model import (
     Partitioner,
 )
 from liftbridge_aio.net.network import Network
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.options import Duration
 from liftbridge_aio.retry import Retry
 from liftbridge_aio.wire.codec import encode_uuid_header

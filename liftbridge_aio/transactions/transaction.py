@@ -9,6 +9,7 @@ from operator import attrgetter, ge, lt, methodcaller
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio.errors import (
     InvalidRequest,
@@ -21,7 +22,6 @@ from liftbridge_aio.errors import (
 )
 from liftbridge_aio.interceptors import AckFuture
 from liftbridge_aio.model import Ack, Partitioner
-from liftbridge_aio.net.supervisor import Child
 
 from .core.transaction import PHASES, AckIntent, Phase, Place, ProducerIdentity, Step
 from .core.uuid import Flags

@@ -17,7 +17,7 @@ import pytest
 
 from cli.conftest import COMMAND, Result, Run, Start, end, environment, finish
 from liftbridge_aio import TLS, Client, Record
-from liftbridge_aio._core.file_lock import FileLock
+from liftbridge_aio._runtime.file_lock import FileLock
 from liftbridge_aio.cli.connection import ConnectionFlags
 from liftbridge_aio.cli.pipeline import _archive_plan
 from liftbridge_aio.cli.totals_checks import (

@@ -301,7 +301,7 @@ async def test_leases_need_a_group_and_a_server(
     with pytest.raises(ConnectionFailed, match="no connection to NATS"):
         await queue.__aenter__()
     await queue.aclose()
-    monkeypatch.setitem(sys.modules, "liftbridge_aio.nats.library", None)
+    monkeypatch.setitem(sys.modules, "liftbridge_aio._runtime.nats_library", None)
     with pytest.raises(UsageError, match="pip install nats-py"):
         client.queue(stream, group="g", nats="nats://127.0.0.1:1")
 

@@ -21,6 +21,7 @@ from liftbridge_aio._publish.dispatcher import Dispatcher
 from liftbridge_aio._publish.in_flight_table import InFlightTable
 from liftbridge_aio._publish.retry import RetryingPublisher
 from liftbridge_aio._publish.session import PublishSession
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio._subscribe.core.resubscribe_deadline import ResubscribeDeadline
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
@@ -30,7 +31,6 @@ from liftbridge_aio.net.broker_connection import BrokerConnection
 from liftbridge_aio.net.connection_pool import ConnectionPool
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.metadata import MetadataCache
-from liftbridge_aio.net.supervisor import Supervisor
 from support.faults import BOUND, QUICK, Recorder, eventually, nothing_left_behind, take, within
 
 OPTIONS: Final = ClientOptions(backoff=QUICK)

@@ -12,9 +12,9 @@ import pytest
 from h2.stream import H2Stream
 
 from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
-from liftbridge_aio.net.supervisor import Child
 from liftbridge_aio.telemetry import MetadataRefreshed, Resubscribed, Subscribed
 from support.faults import eventually
 from support.virtual_time import IS_POSSIBLE

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from liftbridge_aio import Client, Message, StartAt
-from liftbridge_aio.nats.library import NatsConnection
+from liftbridge_aio._runtime.nats_library import NatsConnection
 from liftbridge_aio.queue import Delivery, LeaseExpired, Queue
 from liftbridge_aio.queue.lease_bus import SUBJECTS
 from liftbridge_aio.testing import FaultProxy

@@ -10,8 +10,8 @@ import pytest
 from nats.aio.client import Client as NatsClient
 
 from liftbridge_aio import Ack, AckTimeout, ConnectionFailed, PublishNotSent, PublishOutcomeUnknown
+from liftbridge_aio._runtime.nats_link import close_for_good
 from liftbridge_aio.nats import NatsPublisher
-from liftbridge_aio.nats.link import close_for_good
 from support.nats_streams import BOUND, Stream
 from support.raw import eventually
 from support.servers.nats import NatsServer

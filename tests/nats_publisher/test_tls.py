@@ -25,8 +25,8 @@ from liftbridge_aio import (
     TLSFailed,
     WrongType,
 )
+from liftbridge_aio._runtime.nats_transport import CheckedTransport
 from liftbridge_aio.nats import NatsPublisher
-from liftbridge_aio.nats.transport import CheckedTransport
 from support.certificates import Certificates
 from support.nats_streams import BOUND, Stream
 from support.raw import eventually

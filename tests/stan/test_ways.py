@@ -12,8 +12,8 @@ import pytest
 import uvloop
 
 from liftbridge_aio import ConnectionFailed, UsageError, stan
-from liftbridge_aio.nats.library import NatsConnection
-from liftbridge_aio.nats.link import close_for_good
+from liftbridge_aio._runtime.nats_library import NatsConnection
+from liftbridge_aio._runtime.nats_link import close_for_good
 from liftbridge_aio.stan import StartAt
 from support.peers.scripted_stan import scripted_stan
 from support.servers.streaming import CLUSTER, StreamingServer

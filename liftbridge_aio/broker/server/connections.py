@@ -23,7 +23,7 @@ from grpclib.server import Handler, Server
 from h2.events import RequestReceived, StreamReset
 from h2.settings import SettingCodes
 
-from liftbridge_aio._core.event_loop import begun_later
+from liftbridge_aio._runtime.event_loop import begun_later
 from liftbridge_aio.broker.faults.fault_injection import FaultInjector
 from liftbridge_aio.wire.call_buffer import CallBuffer
 from liftbridge_aio.wire.open_streams import count_seldom

@@ -10,7 +10,7 @@ from typing import Final
 
 from liftbridge_aio._core.addresses import format_address
 from liftbridge_aio._core.arguments import check_integer
-from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._runtime.event_loop import running_loop
 from liftbridge_aio.broker.faults.fault_injection import FaultInjector
 from liftbridge_aio.broker.faults.faults import Faults
 from liftbridge_aio.broker.flaws import PANIC_SECONDS, REPLAY_SECONDS, BrokerPanicked

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
-from liftbridge_aio._core.file_lock import FileLock, FileLocked
+from liftbridge_aio._runtime.file_lock import FileLock, FileLocked
 
 from .atomic_files import DELETED_SUFFIX, delete_folder, finish_deletions, replace_file, temporary
 from .core.operations import CreateStream

@@ -15,10 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from liftbridge_aio._client.client import Client
 from liftbridge_aio._core.foreign_cancellation import foreign_cancellation_fails
+from liftbridge_aio._runtime.stop_signal import on_stop_signals
 from liftbridge_aio.durable_streams.core.parsing import decode_path
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import UsageError
-from liftbridge_aio.groups.stop_signal import on_stop_signals
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
 from .access import Access, preflight_headers

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._runtime.supervisor import Child, Supervisor
 from liftbridge_aio._subscribe.committed_state import committed_state
 from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.errors import (
@@ -25,7 +26,6 @@ from liftbridge_aio.errors import (
     StreamReset,
 )
 from liftbridge_aio.model import AckPolicy, Isolation, PartitionInfo, StartAt
-from liftbridge_aio.net.supervisor import Child, Supervisor
 from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.retry import Backoff
 

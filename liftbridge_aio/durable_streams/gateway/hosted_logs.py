@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.durable_streams.core.native import NativeLog
 from liftbridge_aio.durable_streams.core.registry import Entry
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import timer_seconds
 
 from .hosted_stream import Found, HostedStream, Removed

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.durable_streams.core.stream_log import Append, Outcome, StreamLog
 from liftbridge_aio.errors import IncorrectOffset
 from liftbridge_aio.model import Isolation, StartAt, StopAt
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.transactions.errors import TransactionTruncated
 
 from .followed_log import FollowedLog

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.durable_streams.core.registry import Entry, Registry, Status
 from liftbridge_aio.durable_streams.core.requests import RequestRefused
 from liftbridge_aio.errors import IncorrectOffset, NotFound, StreamNotFound
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import timer_seconds
 
 from .followed_log import FollowedLog

@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Final, Self, TypeVarTuple, Unpack
 
 from liftbridge_aio._client.client import Client
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.durable_streams.core.registry import Entry
 from liftbridge_aio.errors import LiftbridgeError, NotFound
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.options import OWN_STREAM, StreamOptions
 
 from .creation import Overtaken, StreamCreation

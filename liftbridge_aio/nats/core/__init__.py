@@ -1,6 +1,4 @@
 """Pure parts of publishing over NATS: no event loop, clock, chance or I/O.
 
 - `destinations`: Maps a stream and partition, or a subject, to the NATS subject to publish to.
-- `message_lane`: Takes messages of chosen subjects out of the bytes from NATS, before nats-py
-  reads them.
 """

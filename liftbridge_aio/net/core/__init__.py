@@ -7,6 +7,4 @@
 - `metadata_merge`: Merges fetched metadata into the snapshot of the client.
 - `not_liftbridge`: Recognises answers of servers other than Liftbridge: HTTP, or another gRPC
   service.
-- `tls_failures`: Turns errors of OpenSSL into failures that say what is wrong with a TLS
-  connection.
 """

@@ -10,8 +10,6 @@
 - `lease_protocol`: What members say to each other about leases, and its bytes.
 - `lease_state`: The states of a lease at the member that holds it, as a table.
 - `moved_message`: Messages that wait in a stream for their next attempt: what their headers say.
-- `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
-  fail.
 - `suspects`: Lets messages that may have ended a process be in flight alone, over all partitions.
 - `tier_clock`: How long messages of a retry stream have yet to wait, though clocks are wrong.
 """

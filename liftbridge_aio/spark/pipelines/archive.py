@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liftbridge_aio._core.file_lock import FileLock, FileLocked
+from liftbridge_aio._runtime.file_lock import FileLock, FileLocked
 from liftbridge_aio.spark.core.option_table import (
     COLUMN_NAMES,
     CONNECTION_NAMES,

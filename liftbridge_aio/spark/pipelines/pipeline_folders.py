@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from liftbridge_aio._core.file_lock import FileLock, FileLocked
+from liftbridge_aio._runtime.file_lock import FileLock, FileLocked
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.spark.core.pipeline_file import PipelineFile, Sink
 

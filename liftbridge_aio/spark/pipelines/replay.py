@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
-from liftbridge_aio._core.file_lock import FileLock, FileLocked
+from liftbridge_aio._runtime.file_lock import FileLock, FileLocked
 from liftbridge_aio.errors import UsageError
 from liftbridge_aio.spark.core.option_table import CONNECTION_NAMES, EXACTLY_ONCE_NAMES
 from liftbridge_aio.spark.core.options import WriteOptions

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._core.bounded_gather import bounded_gather
 from liftbridge_aio._core.log_position import note_cursor
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio.errors import LiftbridgeError
 from liftbridge_aio.groups.fenced_cursors import group_cursor
 from liftbridge_aio.model import StreamPartition

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio.errors import SubscriptionLost
 from liftbridge_aio.model import ANY_STREAM, Message, StartAt, StopAt, StreamPartition
 from liftbridge_aio.spark.core.data_loss import LogState

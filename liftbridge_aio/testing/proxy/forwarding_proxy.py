@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from liftbridge_aio._core.addresses import format_address, parse_address
-from liftbridge_aio._core.event_loop import running_loop
+from liftbridge_aio._runtime.event_loop import running_loop
 
 from .connection import End, Pipe, ProxiedConnection
 from .damage import DamageOrders, Damager, chance

@@ -24,13 +24,13 @@ from simloop._net import _current_host
 from simloop._policy import PCTPolicy, SchedulingPolicy
 
 from liftbridge_aio._publish.message import PendingPublish
+from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.durable_reader import DurableReader
 from liftbridge_aio._subscribe.partition_reader import PartitionReader
 from liftbridge_aio.broker import BrokerPanicked, EmbeddedCluster, Flaws
 from liftbridge_aio.broker.server.call import Call
 from liftbridge_aio.broker.server.connections import ServerConnection
 from liftbridge_aio.model import StreamPartition
-from liftbridge_aio.net.supervisor import Child
 
 from .drift import Drift
 from .loop import Loop

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
-from liftbridge_aio._core.file_lock import FileLock, FileLocked
+from liftbridge_aio._runtime.file_lock import FileLock, FileLocked
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.transactions.core.framing import (
     CSV,

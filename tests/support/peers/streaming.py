@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from liftbridge_aio._core.status import CallFailure
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.net.broker_connection import BrokerConnection, Purpose, StreamCall
 from liftbridge_aio.net.protocol import BrokerProtocol
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.wire.framing import PREFIX_BYTES
 from liftbridge_aio.wire.rpc import PUBLISH_ASYNC, Rpc
 from support.peers.scripted_peer import (

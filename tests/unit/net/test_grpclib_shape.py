@@ -15,6 +15,7 @@ from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from liftbridge_aio import Client, StartAt
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.net import grpclib_shape
 from liftbridge_aio.net.broker_connection import BrokerConnection, Purpose
@@ -22,7 +23,6 @@ from liftbridge_aio.net.call import BytesCodec
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.grpclib_shape import data_lane_available
 from liftbridge_aio.net.plain_call import PlainCall
-from liftbridge_aio.net.supervisor import Supervisor
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 from support.peers.scripted_peer import BOUND
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 import pytest
 
+from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed
-from liftbridge_aio.net.supervisor import Supervisor
 from support.waiting import until
 
 

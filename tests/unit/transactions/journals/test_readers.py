@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from liftbridge_aio._core.file_lock import FileLock
+from liftbridge_aio._runtime.file_lock import FileLock
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.transactions.core.framing import FIXED_WORD
 from liftbridge_aio.transactions.core.uuid import NIL_UUID, Clock, Flags, build_uuid

@@ -29,6 +29,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from liftbridge_aio._core.arguments import check_type
+from liftbridge_aio._core.message_lane import MessageLane
+from liftbridge_aio._core.tls_failures import meaning_of
+from liftbridge_aio._runtime.nats_library import Msg, NatsConnection, Subscription
+from liftbridge_aio._runtime.nats_transport import (
+    CheckedConnection,
+    CheckedTransport,
+    NoTLS,
+    asks_for_tls,
+    is_encrypted,
+)
+from liftbridge_aio._runtime.supervisor import wait_despite_cancellation
 from liftbridge_aio.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -38,12 +49,6 @@ from liftbridge_aio.errors import (
     TLSFailed,
     WrongType,
 )
-from liftbridge_aio.net.core.tls_failures import meaning_of
-from liftbridge_aio.net.supervisor import wait_despite_cancellation
-
-from .core.message_lane import MessageLane
-from .library import Msg, NatsConnection, Subscription
-from .transport import CheckedConnection, CheckedTransport, NoTLS, asks_for_tls, is_encrypted
 
 logger = logging.getLogger("liftbridge_aio.nats")
 

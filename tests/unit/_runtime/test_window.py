@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from liftbridge_aio._publish.window import Window
+from liftbridge_aio._runtime.window import Window
 from support.examples import examples
 from support.waiting import until
 

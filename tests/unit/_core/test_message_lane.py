@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liftbridge_aio.nats.core.message_lane import (
+from liftbridge_aio._core.message_lane import (
     MessageLane,
     parse_publish_head,
     publish_commands,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from liftbridge_aio._core.event_loop import begun_later
+from liftbridge_aio._runtime.event_loop import begun_later
 
 
 def plain_tasks(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from liftbridge_aio.groups.stop_signal import on_stop_signals
+from liftbridge_aio._runtime.stop_signal import on_stop_signals
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
 

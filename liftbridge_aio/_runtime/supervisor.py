@@ -14,7 +14,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
-from liftbridge_aio._core.event_loop import begun_later
+from liftbridge_aio._runtime.event_loop import begun_later
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError
 
 logger = logging.getLogger("liftbridge_aio.tasks")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from liftbridge_aio.queue.core.ready_flow import (
+from liftbridge_aio._core.ready_flow import (
     TRANSITIONS,
     Event,
     FlowSettings,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from liftbridge_aio import LiftbridgeError
-from liftbridge_aio._core.bounded_gather import bounded_gather
+from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from support.waiting import until
 
 

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from .core.message_lane import MessageLane
-from .library import NatsConnection, TcpTransport, errors
+from liftbridge_aio._core.message_lane import MessageLane
+from liftbridge_aio._runtime.nats_library import NatsConnection, TcpTransport, errors
 
 if TYPE_CHECKING:
     import ssl

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from liftbridge_aio.groups.stop_signal import stopped_by_signals
+from liftbridge_aio._runtime.stop_signal import stopped_by_signals
 
 
 def interrupt() -> None:
