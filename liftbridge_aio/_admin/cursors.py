@@ -144,7 +144,13 @@ class Cursors:
         network = self._network
         async with self._bounded(FETCH_CURSOR.name, timeout, stream, partition) as left:
             home = await self._home(cursor_id, stream, partition, left())
-            all_visible = await self._make_visible(home, left)
+            if not await self._make_visible(home, left):
+                raise CursorsUnavailable(
+                    f"{CURSORS_STREAM}/{home} has uncommitted positions, and the newest of this"
+                    " cursor may be one of them",
+                    stream=stream,
+                    partition=partition,
+                )
             reply = await call_leader(
                 network.router,
                 FETCH_CURSOR,
@@ -152,12 +158,6 @@ class Cursors:
                 left(),
                 led=(CURSORS_STREAM, home),
                 refresh=network.metadata.refresh,
-                stream=stream,
-                partition=partition,
-            )
-        if reply.offset < 0 and not all_visible:
-            raise CursorsUnavailable(
-                f"{CURSORS_STREAM}/{home} has uncommitted positions, and this may be one of them",
                 stream=stream,
                 partition=partition,
             )

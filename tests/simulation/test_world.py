@@ -22,6 +22,8 @@ from .campaign import Run, begin_job, simulate
 pytestmark = pytest.mark.virtual_time
 
 SEEDS: Final = int(os.environ.get("LIFTBRIDGE_SEEDS", "100"))
+FOUND: Final = (10134, 10269)
+"""Seeds with which longer campaigns have found faults."""
 FAULTS: Final = 40.0
 """Simulated seconds of faults, after which there are 10 to 40 until all have recovered."""
 
@@ -41,6 +43,12 @@ def test_everybody_works_again_and_nothing_is_lost(seed: int) -> None:
     result = simulate(Run(seed, FAULTS))
     assert not result.errors, f"{result}\nrepeat it: {result.run.command}"
     assert result.published
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_was_found_once_stays_mended(seed: int) -> None:
+    result = simulate(Run(seed))
+    assert not result.errors, f"{result}\nrepeat it: {result.run.command}"
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:

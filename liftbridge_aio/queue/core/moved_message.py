@@ -14,6 +14,8 @@ OFFSET_HEADER: Final = "queue-offset"
 ATTEMPTS_HEADER: Final = "queue-attempts"
 DUE_HEADER: Final = "queue-due"
 """When the next attempt is due, in milliseconds since 1970."""
+_PRECISION: Final = 0.001
+"""Seconds; that of the due time."""
 
 
 HEADERS: Final = frozenset(
@@ -74,8 +76,11 @@ def due_at(message: Message) -> float:
 
 
 def tier_for(delay: float, tiers: Sequence[float]) -> float:
-    """Return the shortest tier that is at least as long as a delay; the longest if none is."""
-    return next((tier for tier in tiers if tier >= delay), tiers[-1])
+    """Return the shortest tier that is at least as long as a delay; the longest if none is.
+
+    A delay that is the rest until a deadline is longer than a tier by an error of rounding.
+    """
+    return next((tier for tier in tiers if tier >= delay - _PRECISION), tiers[-1])
 
 
 def _number(message: Message, name: str) -> int:
