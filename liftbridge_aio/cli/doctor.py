@@ -198,10 +198,10 @@ def _partitions(states: Sequence[PartitionState]) -> Iterator[Finding]:
         advice = "start their other brokers, or look at the disks and networks of these"
         yield Finding(Verdict.WRONG, f"partitions with replicas out of sync: {behind}", advice)
     if paused := where(lambda state: state.info.paused):
-        advice = "publish to them or use `partitions resume` if that is not wanted"
+        advice = "publish to them or use `streams resume --partition` if that is not wanted"
         yield Finding(Verdict.NOTE, f"paused partitions: {paused}", advice)
     if readonly := where(lambda state: state.info.readonly):
-        advice = "use `partitions readonly --off` if that is not wanted"
+        advice = "use `streams readonly --off` if that is not wanted"
         yield Finding(Verdict.NOTE, f"read-only partitions: {readonly}", advice)
 
 

@@ -111,7 +111,7 @@ async def show(
     begins at offset 0. "none": the start position of its members decides. The lag counts messages
     after the position, or all if there is none, up to the newest committed one; below 0, the stream
     was created again. Messages that were removed before the group read them are reported. A paused
-    partition is read after it is resumed: see `partitions resume`. Servers forget a group when its
+    partition is read after it is resumed: see `streams resume`. Servers forget a group when its
     last member leaves, but not its positions. Members are known only if the servers have an
     activity stream.
 

@@ -58,8 +58,8 @@ _HINTS: Final[dict[type[LiftbridgeError], str]] = {
     TLSFailed: "give --tls only if the servers use TLS, and check the files",
     StreamExists: "give --exist-ok to accept that",
     StreamNotFound: "`streams list` shows the existing ones",
-    PartitionReadonly: "`partitions readonly` with --off makes it writable",
-    PartitionPaused: "publish to it, or use `partitions resume`; `tail` also takes --resume",
+    PartitionReadonly: "`streams readonly` with --off makes it writable",
+    PartitionPaused: "publish to it, or use `streams resume`; `tail` also takes --resume",
     PublishOutcomeUnknown: (
         "check if it is stored before you send it again, or use --expected-offset on streams with "
         "optimistic concurrency control, which makes a repeat harmless"

@@ -1,4 +1,4 @@
-"""`liftbridge-aio partitions`: show single partitions of streams and change them."""
+"""`liftbridge-aio partitions`: list partitions of streams, and show one of them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from .arguments import BadArgument
 from .connection import (
     DEFAULT_CONNECTION,
     AsJson,
     ConnectionFlags,
     Integer,
-    Off,
-    ResumeAll,
     StreamName,
 )
-from .output import moment, say, shown, write_json, write_table
+from .output import moment, shown, write_json, write_table
 from .partition_states import PartitionState, fetch_states, fetch_streams, say_what_failed
 from .running import CLIENT, TABLES, in_event_loop
 
-app = App(name="partitions", help="List, show, pause and resume single partitions of streams.")
-
-Partitions = Annotated[Integer, Parameter(help="Partitions of the stream.")]
+app = App(name="partitions", help="List partitions of streams, or show one of them.")
 
 
 @app.command(name="list", usage="Usage: liftbridge-aio partitions list [OPTIONS] [STREAMS...]")
@@ -110,93 +105,3 @@ async def show(
         ),
     )
     write_table(f"Partition {partition} of {stream}", ("Field", "Value"), rows)
-
-
-@app.command(usage="Usage: liftbridge-aio partitions pause [OPTIONS] STREAM PARTITIONS...")
-@in_event_loop(*CLIENT)
-async def pause(
-    stream: StreamName,
-    /,
-    *partitions: Partitions,
-    resume_all: ResumeAll = False,
-    as_json: AsJson = False,
-    connection: ConnectionFlags = DEFAULT_CONNECTION,
-) -> None:
-    """Pause partitions until something is published to them.
-
-    For example:
-
-        liftbridge-aio partitions pause orders 0 2
-    """
-    named = _named(partitions)
-    async with connection.client() as client:
-        await client.pause_stream(stream, named, resume_all=resume_all)
-    if as_json:
-        write_json({"stream": stream, "partitions": named, "paused": True})
-    else:
-        say(f"{_these(named)} of {stream} paused")
-
-
-@app.command(usage="Usage: liftbridge-aio partitions resume [OPTIONS] STREAM PARTITIONS...")
-@in_event_loop(*CLIENT)
-async def resume(
-    stream: StreamName,
-    /,
-    *partitions: Partitions,
-    as_json: AsJson = False,
-    connection: ConnectionFlags = DEFAULT_CONNECTION,
-) -> None:
-    """Resume paused partitions, without publishing to them.
-
-    For example:
-
-        liftbridge-aio partitions resume orders 0 2
-    """
-    named = _named(partitions)
-    async with connection.client() as client:
-        await client.resume_stream(stream, named)
-    if as_json:
-        write_json({"stream": stream, "partitions": named, "paused": False})
-    else:
-        say(f"{_these(named)} of {stream} resumed")
-
-
-@app.command(usage="Usage: liftbridge-aio partitions readonly [OPTIONS] STREAM PARTITIONS...")
-@in_event_loop(*CLIENT)
-async def readonly(
-    stream: StreamName,
-    /,
-    *partitions: Partitions,
-    off: Off = False,
-    as_json: AsJson = False,
-    connection: ConnectionFlags = DEFAULT_CONNECTION,
-) -> None:
-    """Make partitions read-only, or writable again.
-
-    Subscriptions to read-only partitions end after the newest message.
-
-    For example:
-
-        liftbridge-aio partitions readonly orders 1
-        liftbridge-aio partitions readonly orders 1 --off
-    """
-    named = _named(partitions)
-    async with connection.client() as client:
-        await client.set_stream_readonly(stream, named, readonly=not off)
-    if as_json:
-        write_json({"stream": stream, "partitions": named, "readonly": not off})
-    else:
-        say(f"{_these(named)} of {stream} made {'writable' if off else 'read-only'}")
-
-
-def _named(partitions: tuple[int, ...]) -> list[int]:
-    if not partitions:
-        raise BadArgument(
-            "name at least one partition; for all of them use the same command of `streams`"
-        )
-    return list(dict.fromkeys(partitions))
-
-
-def _these(partitions: list[int]) -> str:
-    numbers = ", ".join(map(str, partitions))
-    return f"partition {numbers}" if len(partitions) == 1 else f"partitions {numbers}"

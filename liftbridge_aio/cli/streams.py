@@ -35,6 +35,10 @@ _DURATIONS: Final = frozenset(
 )
 
 
+Partitions = Annotated[
+    tuple[Integer, ...],
+    Parameter(name="--partition", negative="", help="One partition; may be repeated. None: all."),
+]
 _INTERNAL: Final = frozenset({ACTIVITY_STREAM, CURSORS_STREAM})
 
 
@@ -298,24 +302,23 @@ async def pause(
     stream: StreamName,
     /,
     *,
+    partition: Partitions = (),
     resume_all: ResumeAll = False,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Pause all partitions of a stream until something is published to them.
-
-    `partitions pause` pauses single ones.
+    """Pause a stream, or some of its partitions, until something is published to them.
 
     For example:
 
         liftbridge-aio streams pause orders --resume-all
+        liftbridge-aio streams pause orders --partition 0 --partition 2
     """
     async with connection.client() as client:
-        await client.pause_stream(stream, resume_all=resume_all)
-    if as_json:
-        write_json({"name": stream, "paused": True, "resume_all": resume_all})
-    else:
-        say(f"stream {stream} is paused")
+        await client.pause_stream(stream, _named(partition), resume_all=resume_all)
+    _say_changed(
+        stream, partition, "paused", {"paused": True, "resume_all": resume_all}, as_json=as_json
+    )
 
 
 @app.command
@@ -324,21 +327,20 @@ async def resume(
     stream: StreamName,
     /,
     *,
+    partition: Partitions = (),
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Resume all paused partitions of a stream, without publishing to them.
+    """Resume the paused partitions of a stream, or some of them, without publishing to them.
 
     For example:
 
         liftbridge-aio streams resume orders
+        liftbridge-aio streams resume orders --partition 2
     """
     async with connection.client() as client:
-        await client.resume_stream(stream)
-    if as_json:
-        write_json({"name": stream, "paused": False})
-    else:
-        say(f"stream {stream} is resumed")
+        await client.resume_stream(stream, _named(partition))
+    _say_changed(stream, partition, "resumed", {"paused": False}, as_json=as_json)
 
 
 @app.command
@@ -347,26 +349,43 @@ async def readonly(
     stream: StreamName,
     /,
     *,
+    partition: Partitions = (),
     off: Off = False,
     as_json: AsJson = False,
     connection: ConnectionFlags = DEFAULT_CONNECTION,
 ) -> None:
-    """Make a stream read-only, or writable again.
+    """Make a stream, or some of its partitions, read-only, or writable again.
 
-    Subscriptions to a read-only stream end after the newest message. `partitions readonly` is for
-    single partitions.
+    Subscriptions to read-only partitions end after the newest message.
 
     For example:
 
         liftbridge-aio streams readonly orders
-        liftbridge-aio streams readonly orders --off
+        liftbridge-aio streams readonly orders --partition 1 --off
     """
     async with connection.client() as client:
-        await client.set_stream_readonly(stream, readonly=not off)
+        await client.set_stream_readonly(stream, _named(partition), readonly=not off)
+    state = "writable" if off else "read-only"
+    _say_changed(stream, partition, state, {"readonly": not off}, as_json=as_json)
+
+
+def _named(partitions: tuple[int, ...]) -> list[int] | None:
+    """Return the partitions of the flags, each once; None: all."""
+    return list(dict.fromkeys(partitions)) or None
+
+
+def _say_changed(
+    stream: str, partitions: tuple[int, ...], state: str, change: dict[str, bool], *, as_json: bool
+) -> None:
+    named = _named(partitions)
     if as_json:
-        write_json({"name": stream, "readonly": not off})
+        write_json({"name": stream, **({"partitions": named} if named else {}), **change})
+    elif named is None:
+        say(f"stream {stream} is {state}")
+    elif len(named) == 1:
+        say(f"partition {named[0]} of {stream} is {state}")
     else:
-        say(f"stream {stream} is {'writable' if off else 'read-only'}")
+        say(f"partitions {', '.join(map(str, named))} of {stream} are {state}")
 
 
 def _overview(stream: StreamInfo) -> dict[str, Any]:

@@ -50,15 +50,15 @@ def test_a_server_in_order_is_well(run_on_each: Run, stream: str) -> None:
 @ON_EMBEDDED
 def test_what_is_paused_or_read_only_is_a_note(run_on_each: Run, stream: str) -> None:
     run_on_each("streams", "create", stream, "--partitions", "3")
-    run_on_each("partitions", "pause", stream, "0", "2")
-    run_on_each("partitions", "readonly", stream, "1")
+    run_on_each("streams", "pause", stream, "--partition", "0", "--partition", "2")
+    run_on_each("streams", "readonly", stream, "--partition", "1")
     out = run_on_each("doctor").out
     paused, readonly = (
         next(line for line in out.splitlines() if line.startswith(f"note   {what} partitions: "))
         for what in ("paused", "read-only")
     )
     assert f"{stream} 0, 2" in paused
-    assert "`partitions resume`" in paused
+    assert "`streams resume --partition`" in paused
     assert f"{stream} 1" in readonly
 
 

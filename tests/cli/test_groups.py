@@ -119,12 +119,12 @@ def test_a_paused_partition_of_a_group_is_shown_as_such(
     run_on_each: Run, two: str, group: str
 ) -> None:
     run_on_each("cursor", "set", f"__group:{group}", two, "1")
-    run_on_each("partitions", "pause", two, "0")
+    run_on_each("streams", "pause", two, "--partition", "0")
 
     [shown] = run_on_each("groups", "show", group, "--json").json
     assert [one["state"] for one in shown["positions"]] == ["paused", "open"]
     assert "paused" in run_on_each("groups", "show", group).out
-    run_on_each("partitions", "resume", two, "0")
+    run_on_each("streams", "resume", two, "--partition", "0")
     [shown] = run_on_each("groups", "show", group, "--json").json
     assert [one["state"] for one in shown["positions"]] == ["open", "open"]
 
@@ -416,7 +416,7 @@ def test_a_reset_is_refused_as_a_whole(run_on_each: Run, join: Join, two: str, g
     assert positions(run_on_each, group) == {0: 2, 1: None}
     run_on_each("groups", "reset", group, "--to", "new")
     assert positions(run_on_each, group) == {0: 4, 1: 1}
-    paused = run_on_each("partitions", "pause", two, "1")
+    paused = run_on_each("streams", "pause", two, "--partition", "1")
     assert paused.out == ""
     assert "paused" in run_on_each("groups", "reset", group, "--to", "-1h", code=1).err
     assert positions(run_on_each, group) == {0: 4, 1: 1}

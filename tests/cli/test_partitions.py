@@ -70,27 +70,43 @@ def test_one_partition_is_shown_with_everything(run_on_each: Run, stream: str) -
 def test_single_partitions_are_paused_and_resumed(run_on_each: Run, stream: str) -> None:
     run_on_each("streams", "create", stream, "--partitions", "3")
     run_on_each("publish", stream, "a", "--partition", "1")
-    paused = run_on_each("partitions", "pause", stream, "1", "2", "1", "--json")
-    assert paused.json == {"stream": stream, "partitions": [1, 2], "paused": True}
+    paused = run_on_each(
+        "streams",
+        "pause",
+        stream,
+        "--partition",
+        "1",
+        "--partition",
+        "2",
+        "--partition",
+        "1",
+        "--json",
+    )
+    assert paused.json == {
+        "name": stream,
+        "partitions": [1, 2],
+        "paused": True,
+        "resume_all": False,
+    }
     assert states(run_on_each, stream) == [(False, False), (True, False), (True, False)]
     offsets = [one["newest_offset"] for one in partitions(run_on_each, stream)]
     assert offsets == [-1, 0, -1]
     assert "paused" in run_on_each("streams", "show", stream).out
 
-    assert "partition 1 of" in run_on_each("partitions", "resume", stream, "1").err
+    assert "partition 1 of" in run_on_each("streams", "resume", stream, "--partition", "1").err
     assert states(run_on_each, stream) == [(False, False), (False, False), (True, False)]
     assert partitions(run_on_each, stream)[1]["newest_offset"] == 0
 
 
 def test_single_partitions_are_made_readonly_and_writable(run_on_each: Run, stream: str) -> None:
     run_on_each("streams", "create", stream, "--partitions", "2")
-    run_on_each("partitions", "readonly", stream, "1")
+    run_on_each("streams", "readonly", stream, "--partition", "1")
     assert states(run_on_each, stream) == [(False, False), (False, True)]
     refused = run_on_each("publish", stream, "a", "--partition", "1", code=1)
     assert "read" in refused.err
     run_on_each("publish", stream, "a", "--partition", "0")
-    done = run_on_each("partitions", "readonly", stream, "1", "--off", "--json")
-    assert done.json == {"stream": stream, "partitions": [1], "readonly": False}
+    done = run_on_each("streams", "readonly", stream, "--partition", "1", "--off", "--json")
+    assert done.json == {"name": stream, "partitions": [1], "readonly": False}
     run_on_each("publish", stream, "a", "--partition", "1")
 
 
@@ -120,7 +136,7 @@ def test_a_whole_stream_is_paused_resumed_and_made_readonly(run_on_each: Run, st
         ("streams", "readonly", "no-such-stream"),
         ("partitions", "list", "no-such-stream"),
         ("partitions", "show", "no-such-stream", "0"),
-        ("partitions", "resume", "no-such-stream", "0"),
+        ("streams", "resume", "no-such-stream", "--partition", "0"),
     ],
 )
 def test_a_stream_that_is_not_there_is_one_line(run: Run, words: Sequence[str]) -> None:
@@ -128,13 +144,6 @@ def test_a_stream_that_is_not_there_is_one_line(run: Run, words: Sequence[str]) 
     assert result.out == ""
     assert "no-such-stream" in result.err
     assert len(result.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("command", ["pause", "resume", "readonly"])
-def test_no_partition_does_not_mean_all(run: Run, stream: str, command: str) -> None:
-    run("streams", "create", stream)
-    assert "at least one partition" in run("partitions", command, stream, code=2).err
-    assert states(run, stream) == [(False, False)]
 
 
 def test_a_leader_that_does_not_answer_hides_nothing_else(

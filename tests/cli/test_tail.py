@@ -267,7 +267,7 @@ def test_outages_are_waited_for_without_limit_unless_told_otherwise(
 
 
 def test_a_paused_partition_is_read_if_it_may_be_resumed(run_on_each: Run, three: str) -> None:
-    run_on_each("partitions", "pause", three, "1")
+    run_on_each("streams", "pause", three, "--partition", "1")
     failed = run_on_each("tail", three, "--no-follow", "--json", code=1)
     assert "partition=1" in failed.err
     assert failed.err.endswith("`tail` also takes --resume\n")
