@@ -520,7 +520,7 @@ class EventTimestamps:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(_Unread):
     """State of a partition. Offsets are exact only if the leader was asked."""
 
     id: int
@@ -539,6 +539,60 @@ class PartitionInfo:
     messages_received: EventTimestamps = EventTimestamps()
     pause: EventTimestamps = EventTimestamps()
     readonly_changes: EventTimestamps = EventTimestamps()
+
+    @staticmethod
+    def received(
+        id: int,  # noqa: A002 - the name of the field
+        leader: str,
+        unread: bytes,
+        read_rest: Callable[[bytes], PartitionRest],
+    ) -> PartitionInfo:
+        """Make one whose other fields are decoded on access; for the codec.
+
+        Args:
+            id: the number of the partition.
+            leader: the id of a broker.
+            unread: the bytes that the other fields are decoded from.
+            read_rest: decodes them. It must not fail.
+        """
+        info = PartitionInfo.__new__(PartitionInfo)
+        for name, value in (
+            ("id", id),
+            ("leader", leader),
+            ("_unread", unread),
+            ("_read", read_rest),
+        ):
+            object.__setattr__(info, name, value)
+        return info
+
+    def __reduce__(self) -> tuple[type[PartitionInfo], tuple[object, ...]]:
+        # As for messages.
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
+
+    if not TYPE_CHECKING:  # as for messages
+
+        def __getattr__(self, name: str) -> object:
+            if name in _AFTER_LEADER:
+                rest = zip(_AFTER_LEADER, self._read(self._unread), strict=True)
+                for later, value in (*rest, ("_unread", b"")):
+                    object.__setattr__(self, later, value)
+            return object.__getattribute__(self, name)
+
+
+PartitionRest: TypeAlias = tuple[
+    tuple[str, ...],
+    tuple[str, ...],
+    int,
+    int,
+    bool,
+    bool,
+    EventTimestamps,
+    EventTimestamps,
+    EventTimestamps,
+]
+"""The fields of a `PartitionInfo` after its leader."""
+_AFTER_LEADER: Final = tuple(one.name for one in fields(PartitionInfo)[2:])
+"""Their names: those of a partition from the wire are decoded only on access."""
 
 
 @dataclass(frozen=True, slots=True)

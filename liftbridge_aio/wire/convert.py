@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from liftbridge_aio.model import (
     Ack,
@@ -13,11 +13,13 @@ from liftbridge_aio.model import (
     GroupInfo,
     Metadata,
     PartitionInfo,
+    PartitionRest,
     StreamInfo,
 )
 from liftbridge_aio.options import Duration, StreamOptions, milliseconds
 
 from . import proto
+from .hot_schema import WirePartition
 
 
 def create_stream_request(
@@ -92,7 +94,7 @@ def metadata_from_wire(
         # A map entry without a value means an empty message; betterproto2 makes it None.
         entries: Mapping[int, proto.PartitionMetadata | None] = stream.partitions
         partitions = {
-            number: partition_from_wire(_NO_PARTITION if entry is None else entry)
+            number: _partition(_NO_PARTITION if entry is None else entry)
             for number, entry in sorted(entries.items())
         }
         streams[stream.name] = StreamInfo(
@@ -113,9 +115,23 @@ def metadata_from_wire(
 
 def partition_from_wire(partition: proto.PartitionMetadata) -> PartitionInfo:
     """Convert a PartitionMetadata of the wire to the public type."""
-    return PartitionInfo(
-        partition.id,
-        partition.leader,
+    return PartitionInfo(partition.id, partition.leader, *_after_leader(partition))
+
+
+def _partition(partition: Any) -> PartitionInfo:
+    """Convert number and leader. A client needs the rest of few of the partitions of a cluster."""
+    if isinstance(partition, proto.PartitionMetadata):
+        return partition_from_wire(partition)
+    unread = partition.SerializeToString()
+    return PartitionInfo.received(partition.id, partition.leader, unread, _read_after_leader)
+
+
+def _read_after_leader(data: bytes) -> PartitionRest:
+    return _after_leader(WirePartition.FromString(data))
+
+
+def _after_leader(partition: proto.PartitionMetadata) -> PartitionRest:
+    return (
         tuple(partition.replicas),
         tuple(partition.isr),
         partition.high_watermark,

@@ -212,6 +212,7 @@ WirePublishRequest: Final[Any] = _CLASSES["PublishRequest"]
 WirePublishToSubjectRequest: Final[Any] = _CLASSES["PublishToSubjectRequest"]
 WirePublishResponse: Final[Any] = _CLASSES["PublishResponse"]
 WireMetadata: Final[Any] = _CLASSES["FetchMetadataResponse"]
+WirePartition: Final[Any] = _CLASSES["PartitionMetadata"]
 
 # Each field repeated: what `columns` reads many messages with.
 MessageColumns: Final[Any] = _CLASSES["MessageColumns"]

@@ -2,8 +2,9 @@
 
 It names every stream of a cluster, and the event loop stands still while it is read: so it is read
 in steps, between which others run, and the generated classes would take many times as long. What
-comes in and out is generated messages all the same; bytes that are in any way unusual go through
-them.
+comes in and out is generated messages all the same, but that partitions which were read stay what
+the C runtime has read: it has the same fields, and a client asks for those of few partitions. Bytes
+that are in any way unusual go through the generated classes.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _streams(entries: Any) -> Generator[None, None, list[proto.StreamMetadata]]:
                 yield
                 left = _STEP
             left -= len(some)
-            partitions |= {one.number: _partition(one.metadata) for one in some}
+            partitions |= {one.number: one.metadata for one in some}
         if not left:
             yield
             left = _STEP
@@ -123,31 +124,6 @@ def _stream(wire: Any, partitions: dict[int, proto.PartitionMetadata]) -> proto.
         error=_STREAM_ERRORS[wire.error],
         partitions=partitions,
         creation_timestamp=wire.creation_timestamp,
-    )
-
-
-def _partition(wire: Any) -> proto.PartitionMetadata:
-    return proto.PartitionMetadata(
-        id=wire.id,
-        leader=wire.leader,
-        replicas=list(wire.replicas),
-        isr=list(wire.isr),
-        high_watermark=wire.high_watermark,
-        newest_offset=wire.newest_offset,
-        paused=wire.paused,
-        readonly=wire.readonly,
-        messages_received_timestamps=_timestamps(wire, "messages_received_timestamps"),
-        pause_timestamps=_timestamps(wire, "pause_timestamps"),
-        readonly_timestamps=_timestamps(wire, "readonly_timestamps"),
-    )
-
-
-def _timestamps(wire: Any, event: str) -> proto.PartitionEventTimestamps | None:
-    if not wire.HasField(event):
-        return None
-    found = getattr(wire, event)
-    return proto.PartitionEventTimestamps(
-        first_timestamp=found.first_timestamp, latest_timestamp=found.latest_timestamp
     )
 
 

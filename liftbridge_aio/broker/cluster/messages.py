@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from liftbridge_aio.broker.errors import PublishCode, PublishRefused
 from liftbridge_aio.broker.storage.core.reader import ReadRange
@@ -174,6 +175,12 @@ def partition_message(partition: PartitionInfo) -> proto.PartitionMetadata:
 
 
 def _event_message(timestamps: EventTimestamps) -> proto.PartitionEventTimestamps:
+    if timestamps.latest is None:
+        return _NEVER
     return proto.PartitionEventTimestamps(
-        first_timestamp=timestamps.first or 0, latest_timestamp=timestamps.latest or 0
+        first_timestamp=timestamps.first or 0, latest_timestamp=timestamps.latest
     )
+
+
+_NEVER: Final = proto.PartitionEventTimestamps()
+"""Of nearly all events of nearly all partitions, in each of thousands of answers."""

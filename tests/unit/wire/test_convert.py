@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +13,13 @@ from liftbridge_aio.model import (
     EventTimestamps,
     GroupInfo,
     PartitionInfo,
+    PartitionRest,
     StreamInfo,
 )
 from liftbridge_aio.options import StreamOptions
-from liftbridge_aio.wire import proto
+from liftbridge_aio.wire import convert, proto
 from liftbridge_aio.wire.convert import create_stream_request, metadata_from_wire
+from liftbridge_aio.wire.rpc import FETCH_METADATA
 from support.wire.proto_file import LIFTBRIDGE
 
 WireRequest = LIFTBRIDGE.message("CreateStreamRequest")
@@ -183,3 +186,27 @@ def test_an_error_of_a_future_server_is_not_taken_for_a_stream() -> None:
 
 def parsed(wire: Any) -> Any:
     return metadata_from_wire(proto.FetchMetadataResponse.parse(wire.SerializeToString()))
+
+
+def test_partitions_are_converted_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted: list[int] = []
+    after_leader = convert._after_leader
+
+    def count(partition: proto.PartitionMetadata) -> PartitionRest:
+        converted.append(partition.id)
+        return after_leader(partition)
+
+    monkeypatch.setattr(convert, "_after_leader", count)
+    partitions = {number: {"id": number, "leader": "a", "isr": ["a"]} for number in range(100)}
+    wire = WireMetadata(
+        brokers=[{"id": "a"}], streamMetadata=[{"name": "s", "partitions": partitions}]
+    )
+    known, _, _ = metadata_from_wire(FETCH_METADATA.read_reply(wire.SerializeToString()))
+    assert known.leader("s", 7) is known.brokers["a"]
+    assert not converted
+
+    info = known.partition("s", 7)
+    assert info is not None
+    assert info == PartitionInfo(7, "a", isr=("a",), high_watermark=0, newest_offset=0)
+    assert pickle.loads(pickle.dumps(info)) == info  # noqa: S301 - our own
+    assert converted == [7]
