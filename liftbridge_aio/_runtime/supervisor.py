@@ -53,7 +53,8 @@ async def wait_despite_cancellation(work: Coroutine[Any, Any, object], timeout: 
 class Child:
     """A running child of the supervisor."""
 
-    __slots__ = ("_cancelled", "_ending", "_scope", "task")
+    __slots__ = ("__dict__", "_cancelled", "_ending", "_scope", "task")
+    # It has attributes beside these in a simulated world only, which numbers all children.
 
     task: asyncio.Task[None]
     """Set by the supervisor as soon as it is created."""

@@ -24,18 +24,6 @@ class Call:
     While no fault is planned this costs one attribute lookup per message.
     """
 
-    __slots__ = (
-        "_failure",
-        "_faults",
-        "_handshake_sent",
-        "_is_repeated",
-        "_stream",
-        "plan",
-        "procedure",
-        "repeated_request",
-        "request",
-    )
-
     def __init__(
         self, stream: Stream[Any, Any], procedure: Rpc[Any, Any], faults: FaultInjector
     ) -> None:

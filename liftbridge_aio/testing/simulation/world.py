@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import count
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -115,6 +116,8 @@ _IN_SETS: Final = (
     *(DurableReader, Handler),
 )
 """Classes whose instances stand in sets that are iterated."""
+_NUMBER: Final = "_number_in_world"
+"""The attribute that is the hash of one of them."""
 
 
 class World:
@@ -352,12 +355,14 @@ class World:
         state = random.getstate()
         random.seed(f"{self.seed}:code")
 
-        numbers: dict[int, tuple[int, object]] = {}
+        numbers = count()
 
         def number(of: object) -> int:
-            # By the order of first use, not by the address in memory; the object is kept, so that
-            # no other one gets its address.
-            return numbers.setdefault(id(of), (len(numbers), of))[0]
+            # By the order of first use, not by the address in memory. The object has it itself: a
+            # table of all objects would keep each task and each call of a run.
+            if not hasattr(of, _NUMBER):
+                setattr(of, _NUMBER, next(numbers))
+            return int(getattr(of, _NUMBER))
 
         replaced: list[tuple[object, str, object]] = [
             *((each, "__hash__", number) for each in _IN_SETS),
