@@ -26,17 +26,16 @@ from .contest import Contest
 from .document import case_as_json, document
 from .flags import NAMES, Flags, parse_flags
 from .import_time import ImportFailed, measure_imports
-from .memory import MemoryProgramFailed
 from .over_durable_streams import APPENDING, READING
 from .over_nsq import NSQ
 from .over_queue import measure_over_queue
 from .over_stan import STAN
+from .own_programs import ProgramFailed
 from .panels import caption, panels
 from .peers.environments import EnvironmentUnavailable
 from .programs import Command, FillFailed
 from .provenance import provenance
 from .rounds import Bench, ServerEnded
-from .scale import ScaleFailed
 from .scale_picture import scale_picture
 from .spark.command import FAILURES as SPARK_FAILURES
 from .spark.command import NAMES as SPARK_NAMES
@@ -54,9 +53,8 @@ _FAILURES: Final = (
     FillFailed,
     ImportFailed,
     LiftbridgeError,
-    MemoryProgramFailed,
+    ProgramFailed,
     OSError,
-    ScaleFailed,
     ServerDidNotStart,
     ServerEnded,
     ServerUnavailable,
@@ -229,12 +227,16 @@ class _Results:
         )
 
     def scale(self) -> None:
-        tell, quick = self.terminal.tell, self.flags.choice.quick
+        tell, sizes, counts = self.terminal.tell, scale.USUAL, scale.HELD[:-1]
+        if self.flags.choice.quick:
+            sizes, counts = scale.QUICK, scale.HELD[:1]
+        elif self.flags.whole:
+            sizes, counts = scale.SIZES, scale.HELD
         points = self.figures["scale"] = []
-        for point in scale.measure_scale(tell, quick=quick):
+        for point in scale.measure_scale(sizes, tell):
             points.append(point)
             self.terminal.show_table("scale", scale.COLUMNS, scale.scale_rows(point))
-        held = self.figures["scale_memory"] = list(scale.measure_held(tell, quick=quick))
+        held = self.figures["scale_memory"] = list(scale.measure_held(counts, tell))
         self.terminal.show_table("memory", scale.HELD_COLUMNS, map(scale.held_row, held))
 
     def _show_all(self, name: str, summaries: Iterable[CaseSummary]) -> None:

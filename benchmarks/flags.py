@@ -27,7 +27,7 @@ NAMES: Final = {
     "durable-streams": "our client of Durable Streams beside the published one and bare HTTP",
     "gateway": "the gateway beside a bare HTTP handler and the published server",
     "all": "all of these",
-    "scale": "simulated groups of up to 1,000 members, 10,000 partitions and 100 brokers",
+    "scale": "simulated groups of up to 100 members, 1,000 partitions and 100 brokers",
     "spark-read": "Spark reading a stream, beside our client alone and a source that does nothing",
     "spark-write": "Spark writing to a stream, in the same way",
     "spark-microbatch": "Spark's micro-batches: many rows, and next to none",
@@ -47,6 +47,7 @@ class Flags:
         rounds: How often each client has its turn.
         clients: Their names; empty for the usual ones.
         choice: Which of the cases.
+        whole: The sizes of `scale` that take long, too.
         as_json: JSON on stdout, and no table.
         json: A file for the same.
         chart: A file for the chart.
@@ -57,6 +58,7 @@ class Flags:
     rounds: int
     clients: tuple[str, ...]
     choice: Choice
+    whole: bool
     as_json: bool
     json: Path | None
     chart: Path | None
@@ -79,6 +81,7 @@ def parse_flags(words: Sequence[str]) -> Flags:
             messages=given.messages,
             quick=given.quick,
         ),
+        whole=given.whole,
         as_json=given.output == "json",
         json=given.json,
         chart=given.chart,
@@ -103,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--ack-policy", type=_several(AckPolicy), default=(), help="none, leader, all")
     add("--rate", type=_several(_positive), default=(), help="messages per second, …")
     add("--quick", action="store_true", help="few messages: shows that it works, and no more")
+    add("--whole", action="store_true", help="scale: 1,000 members and 10,000 partitions, too")
     add("--output", choices=("text", "json"), default="text", help="what goes to stdout")
     add("--json", type=Path, metavar="FILE", help="write the results here")
     add("--chart", type=Path, metavar="FILE.svg", help="draw them here")

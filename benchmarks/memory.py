@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from .cases import Case, Kind
-from .own_programs import environment, module
+from .own_programs import figures_of
 from .programs import fill
 from .serving import RunningServer, running
 from .streams import create_stream, delete_stream
@@ -63,10 +61,6 @@ SCENARIOS: Final = (
         limit_each=64 * 1024,
     ),
 )
-
-
-class MemoryProgramFailed(Exception):
-    """Our program did not come to its end; the text is what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +137,7 @@ def measure_memory(
         quick: With little in the streams.
 
     Raises:
-        MemoryProgramFailed: Our program did not come to its end.
+        ProgramFailed: Our program did not come to its end.
         FillFailed: There is nothing to read.
     """
     with running(server, 1) as found:
@@ -162,11 +156,10 @@ def _measure(
     messages = scenario.stored // _VALUE // (_QUICK_DIVISOR if quick else 1)
     if messages:
         fill(filler, Case(Kind.CONSUME, messages, _VALUE), address, scenario.name)
-    figures = _run(
-        [
-            *(scenario.name, "--servers", address, "--stream", scenario.name),
-            *("--messages", str(messages)),
-        ]
+    figures = figures_of(
+        *(_PROGRAM, scenario.name, "--servers", address, "--stream", scenario.name),
+        *("--messages", str(messages)),
+        timeout=_TIMEOUT,
     )
     delete_stream(server.addresses, scenario.name)
     return Held(
@@ -176,22 +169,3 @@ def _measure(
         figures.get("starved", 0),
         figures.get("buffered", 0),
     )
-
-
-def _run(words: Sequence[str]) -> dict[str, Any]:
-    try:
-        done = subprocess.run(  # noqa: S603 - no shell, and our own words
-            [*module(_PROGRAM), *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            env=environment(),
-            text=True,
-            timeout=_TIMEOUT,
-        )
-    except subprocess.TimeoutExpired:
-        raise MemoryProgramFailed(f"{words[0]} was not done within {_TIMEOUT:.0f} s") from None
-    if done.returncode:
-        raise MemoryProgramFailed(done.stderr[-1000:])
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures

@@ -6,24 +6,18 @@ machine. The memory of one client is measured on real sockets (`scale_memory`).
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from .own_programs import environment, module
+from .own_programs import ProgramFailed, figures_of
 from .scale_memory import KINDS
 from .serving import EMBEDDED, running
 
 _TIMEOUT: Final = 3600.0
 _NEEDED: Final = (3, 12)
 _PHASES: Final = ("start", "death", "join")
-
-
-class ScaleFailed(Exception):
-    """A point could not be measured; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,57 +39,41 @@ AXES: Final = {
 }
 SIZES: Final = tuple(dict.fromkeys(size for sizes in AXES.values() for size in sizes))
 LARGEST: Final = Size(1000, 10_000, 100)
+USUAL: Final = tuple(size for size in SIZES if size.members < 1000 and size.partitions < 10_000)
+"""The sizes that take less than a minute of a processor each; the others take many."""
 QUICK: Final = (Size(3, 20, 3),)
-HELD: Final = (100, 1000, 10_000)
+HELD: Final[tuple[int, ...]] = (100, 1000, 10_000)
 """Partitions of one client whose memory is measured."""
 
 
-def measure_scale(tell: Callable[[str], None], *, quick: bool) -> Iterator[dict[str, Any]]:
+def measure_scale(sizes: Sequence[Size], tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Simulate each size, in a process of its own.
 
     Raises:
-        ScaleFailed: Python is too old for the simulation, or a size could not be simulated.
+        ProgramFailed: Python is too old for the simulation, or a size could not be simulated.
     """
     if sys.version_info < _NEEDED:
-        raise ScaleFailed("the simulation needs Python 3.12 or later: `nox -s scale` finds one")
-    for size in QUICK if quick else SIZES:
+        raise ProgramFailed("the simulation needs Python 3.12 or later: `nox -s scale` finds one")
+    for size in sizes:
         tell(f"scale: {size}")
         words = [word for name, count in asdict(size).items() for word in (f"--{name}", str(count))]
-        yield {**asdict(size), **_run("benchmarks.scale_point", *words)}
+        found = figures_of("benchmarks.scale_point", *words, timeout=_TIMEOUT)
+        yield {**asdict(size), **found}
 
 
-def measure_held(tell: Callable[[str], None], *, quick: bool) -> Iterator[dict[str, Any]]:
+def measure_held(counts: Sequence[int], tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Measure the memory of a client for each number of partitions, on an embedded broker.
 
     Raises:
-        ScaleFailed: a client did not come to its end.
+        ProgramFailed: a client did not come to its end.
     """
-    for count in HELD[:1] if quick else HELD:
+    for count in counts:
         for kind in KINDS:
             tell(f"scale: memory of a {kind} of {count:,} partitions")
             with running(EMBEDDED, 1) as server:
                 words = (kind, "--servers", server.addresses[0], "--partitions", str(count))
-                found = _run("benchmarks.scale_memory", *words)
-            yield {"kind": kind, "partitions": count, "added_bytes": found["added"]}
-
-
-def _run(program: str, *words: str) -> dict[str, Any]:
-    try:
-        done = subprocess.run(  # noqa: S603 - no shell, and our own words
-            [*module(program), *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            env=environment(),
-            text=True,
-            timeout=_TIMEOUT,
-        )
-    except subprocess.TimeoutExpired:
-        raise ScaleFailed(f"{' '.join(words)} was not done within {_TIMEOUT:.0f} s") from None
-    if done.returncode:
-        raise ScaleFailed(done.stderr[-1000:])
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
+                found = figures_of("benchmarks.scale_memory", *words, timeout=_TIMEOUT)
+            yield {"kind": kind, "partitions": count, **found}
 
 
 COLUMNS: Final = ("scale", "phase", "simulated s", "calls", "metadata", "MB of metadata")
@@ -116,10 +94,11 @@ def scale_rows(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         )
 
 
-HELD_COLUMNS: Final = ("memory of a client", "partitions", "MiB", "KiB each")
+HELD_COLUMNS: Final = ("memory of a client", "partitions", "MiB", "KiB each", "at most")
 
 
 def held_row(found: dict[str, Any]) -> tuple[str, ...]:
     """A row of the table of memory."""
-    count, added = found["partitions"], found["added_bytes"]
-    return found["kind"], f"{count:,}", f"{added / 2**20:.1f}", f"{added / count / 1024:.1f}"
+    count, held, most = found["partitions"], found["held_bytes"], found["most_bytes"]
+    each = (f"{size / count / 1024:.1f}" for size in (held, most))
+    return found["kind"], f"{count:,}", f"{held / 2**20:.1f}", *each

@@ -48,6 +48,6 @@ def curves(points: Sequence[Figures], held: Sequence[Figures]) -> list[Curve]:
             ]
             found.append(Curve(title, axis, line))
     for kind in KINDS:
-        line = [(each["partitions"], each["added_bytes"]) for each in held if each["kind"] == kind]
+        line = [(each["partitions"], each["held_bytes"]) for each in held if each["kind"] == kind]
         found.append(Curve(f"Bytes that one {kind} holds", "partitions", line))
     return [each for each in found if len(each.points) > 1]

@@ -135,7 +135,8 @@ class Scale:
             await self._settle("start")
             await asyncio.sleep(IDLE)
             self._note("idle", self._calls.take(IDLE))
-            await self._die(client, self._hosts[len(self._hosts) // 2])
+            holders = [host for host in self._hosts if self._members[host].assignment]
+            await self._die(client, holders[len(holders) // 2])
             await asyncio.sleep(IDLE / 2)
             self._calls.take(0)
             self._start("late")
