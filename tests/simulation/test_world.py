@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -65,6 +66,20 @@ def test_a_seed_is_the_same_run_in_any_process() -> None:
         check=True,
     )
     assert first.digest[:12] in other.stdout
+
+
+def test_a_world_keeps_no_task_that_has_ended() -> None:
+    async def main() -> None:
+        task = world.on("a", asyncio.sleep(1.0))
+        await asyncio.wait({task})
+        ended = weakref.ref(task)
+        del task
+        await asyncio.sleep(1.0)
+        gc.collect()
+        assert ended() is None
+
+    world = World(1)
+    world.run(main, 60.0)
 
 
 def test_a_clock_that_drifts_counts_other_seconds() -> None:
