@@ -12,7 +12,16 @@ import pytest
 
 from benchmarks.curves import Curve, draw
 from benchmarks.own_programs import environment, module
-from benchmarks.scale import AXES, COLUMNS, LARGEST, SIZES, scale_rows
+from benchmarks.scale import (
+    AXES,
+    COLUMNS,
+    HELD_COLUMNS,
+    LARGEST,
+    SIZES,
+    held_row,
+    measure_held,
+    scale_rows,
+)
 from benchmarks.scale_picture import curves
 from support.virtual_time import IS_POSSIBLE
 
@@ -49,6 +58,13 @@ def test_a_small_group_is_measured_in_each_phase() -> None:
     assert figures["start"]["by_procedure"]["JoinConsumerGroup"] == 3
     assert figures["join"]["by_procedure"]["JoinConsumerGroup"] == 1
     assert 0 < figures["death"]["read_again"] < 20
+
+
+def test_a_quiet_partition_holds_less_than_24_kib() -> None:
+    for found in measure_held([100], lambda _: None):
+        assert 0 < found["held_bytes"] / found["partitions"] < 24 * 1024, found
+        assert found["held_bytes"] <= found["most_bytes"]
+        assert len(held_row(found)) == len(HELD_COLUMNS)
 
 
 def test_each_axis_changes_one_size_up_to_the_largest() -> None:
