@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Sel
 
 from ._core.addresses import format_address
 from ._core.arguments import INT64_MAX, check_type, check_whole_number
-from .errors import InvalidRequest, WrongType
+from .errors import InvalidRequest, MalformedData, WrongType
 
 if TYPE_CHECKING:
     from .options import Duration
@@ -200,9 +200,9 @@ class Ack(_Unread):
 
     stream: str
     partition_subject: str
-    """The stream's base subject; the wire carries no partition number here."""
+    """The subject of the stream, whichever partition stored the message."""
     msg_subject: str
-    """The NATS subject on which the message arrived."""
+    """The NATS subject on which the message arrived; see `partition`."""
     offset: int
     ack_inbox: str = ""
     correlation_id: str = ""
@@ -214,6 +214,29 @@ class Ack(_Unread):
     ack_error: AckError = AckError.OK
     """Anything but OK is a refusal. The client turns those into exceptions; look at it yourself
     only on an ack that you decoded with `liftbridge_aio.wire.envelope`."""
+
+    @property
+    def partition(self) -> int:
+        """The partition that stored the message.
+
+        Acks have no field for it, so it is read from their subjects: partition 0 listens on the
+        subject of the stream, and partition N on `<subject>.N`.
+
+        Raises:
+            MalformedData: the server sent subjects that do not belong together.
+        """
+        more = self.msg_subject.count(".") - self.partition_subject.count(".")
+        if not more or self.partition_subject.endswith(">"):
+            return 0  # a stream whose subject ends with > has no other partition
+        number = self.msg_subject.rpartition(".")[2]
+        if more != 1 or not number.isdecimal() or len(number) > _INT32_DIGITS:
+            raise MalformedData(
+                f"an ack with the subject {self.msg_subject!r} is from no partition of a stream on"
+                f" {self.partition_subject!r}",
+                stream=self.stream,
+                offset=self.offset,
+            )
+        return int(number)
 
     @property
     def reception_time(self) -> datetime:
@@ -268,6 +291,7 @@ def _is_set(value: object, field: str) -> bool:
 
 
 _OK: Final = AckError.OK
+_INT32_DIGITS: Final = 10
 _READ_LATER: Final = (
     "partition_subject",
     "msg_subject",

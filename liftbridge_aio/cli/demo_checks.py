@@ -34,13 +34,11 @@ def check_offsets(delivered: Mapping[int, Sequence[Message]]) -> Check:
 
 
 def check_acked(acked: Mapping[bytes, Ack], messages: Collection[Message]) -> Check:
-    """Check that each acked message was delivered once, with offset and subject of its ack."""
-    places: dict[bytes, list[tuple[str, int]]] = {}
+    """Check that each acked message was delivered once, with partition and offset of its ack."""
+    places: dict[bytes, list[tuple[int, int]]] = {}
     for message in messages:
-        places.setdefault(message.value, []).append((message.subject, message.offset))
-    wrong = sum(
-        places.get(value) != [(ack.msg_subject, ack.offset)] for value, ack in acked.items()
-    )
+        places.setdefault(message.value, []).append((message.partition, message.offset))
+    wrong = sum(places.get(value) != [(ack.partition, ack.offset)] for value, ack in acked.items())
     return Check(
         "each acked message was delivered exactly once, where its ack says",
         not wrong,

@@ -94,8 +94,8 @@ async def publish(
 ) -> None:
     """Publish messages and write one line per ack.
 
-    A line has the offset and the subject of the message. Progress is shown on stderr if that is a
-    terminal and the lines go elsewhere.
+    A line has partition, offset and subject of the message. Progress is shown on stderr if that is
+    a terminal and the lines go elsewhere.
 
     For example:
 
@@ -210,12 +210,12 @@ class _Acks:
             if ack is None:  # with ack policy none there are no acks
                 continue
             if as_json:
-                fields = asdict(ack)
+                fields = {"partition": ack.partition, **asdict(ack)}
                 fields["ack_policy"] = ack.ack_policy.name.lower()
                 fields["ack_error"] = ack.ack_error.name.lower()
                 write_json(fields)
             else:
-                write_line(f"{ack.offset}\t{ack.msg_subject}")
+                write_line(f"{ack.partition}\t{ack.offset}\t{ack.msg_subject}")
 
     def discard(self) -> None:
         """Cancel what is left."""

@@ -30,7 +30,7 @@ def test_what_is_published_is_read_back_with_every_field(run: Run, stream: str) 
         ).out
     )
     assert [ack["offset"] for ack in acks] == [0, 1]
-    assert {ack["msg_subject"] for ack in acks} == {f"{stream}.1"}
+    assert {(ack["partition"], ack["msg_subject"]) for ack in acks} == {(1, f"{stream}.1")}
     assert {ack["ack_policy"] for ack in acks} == {"all"}
 
     read = run(
@@ -66,7 +66,7 @@ def test_servers_are_named_before_the_command_or_after_it(
 
 def test_what_only_looks_like_the_servers_is_left_where_it_is(run: Run, stream: str) -> None:
     published = run("--timeout", "5s", "publish", stream, "a", "--create", "--", "--servers")
-    assert published.out == f"0\t{stream}\n1\t{stream}\n"
+    assert published.out == f"0\t0\t{stream}\n0\t1\t{stream}\n"
     for words, expected in {
         ("--server", "a:1", "streams", "list"): 'Unknown command "--server"',
         ("--servers", "a:1", "nothing"): 'Unknown command "nothing"',
@@ -78,7 +78,7 @@ def test_what_only_looks_like_the_servers_is_left_where_it_is(run: Run, stream: 
 
 
 def test_a_command_works_as_a_process_of_its_own(start: Start, run: Run, stream: str) -> None:
-    assert end(start("publish", stream, "a", "--create")) == (0, f"0\t{stream}\n", "")
+    assert end(start("publish", stream, "a", "--create")) == (0, f"0\t0\t{stream}\n", "")
     assert run("subscribe", stream, "--start", "0", "--count", "1") == (0, "0\t\ta\n", "")
 
 
@@ -86,7 +86,7 @@ def test_lines_of_stdin_are_published_one_by_one(run: Run, stream: str) -> None:
     lines = [f"line {number}" for number in range(300)]
     published = run("publish", stream, "-", "--create", stdin="\n".join(lines))
     assert [line.split("\t") for line in published.out.splitlines()] == [
-        [str(offset), stream] for offset in range(300)
+        ["0", str(offset), stream] for offset in range(300)
     ]
     read = run("subscribe", stream, "--start", "0", "--stop", "299")
     assert read.out.splitlines() == [f"{offset}\t\t{line}" for offset, line in enumerate(lines)]
@@ -121,7 +121,7 @@ def test_a_value_that_is_refused_is_counted(run: Run, stream: str) -> None:
 def test_the_key_chooses_the_partition(run: Run, stream: str) -> None:
     run("streams", "create", stream, "--partitions", "3")
     ack = objects(run("publish", stream, "value", "--key", "hello", "--json").out)[0]
-    assert ack["msg_subject"] == f"{stream}.{zlib.crc32(b'hello') % 3}"
+    assert ack["partition"] == zlib.crc32(b"hello") % 3
 
 
 def test_messages_without_a_key_are_spread_over_the_partitions(run: Run, stream: str) -> None:
@@ -172,7 +172,7 @@ def test_expected_offsets_count_up_and_a_wrong_one_fails(run: Run, stream: str) 
     assert failed.out == ""
     assert stream in failed.err
     assert len(failed.err.splitlines()) == 1
-    assert run("publish", stream, "c", "--expected-offset", "2").out == f"2\t{stream}\n"
+    assert run("publish", stream, "c", "--expected-offset", "2").out == f"0\t2\t{stream}\n"
 
 
 def test_without_acks_there_is_nothing_to_write(run: Run, stream: str) -> None:

@@ -88,7 +88,7 @@ def test_publishing_from_a_silent_stdin_ends_by_ctrl_c(start: Start, run: Run, s
     assert publisher.stdin is not None
     publisher.stdin.write("a\n")
     publisher.stdin.flush()
-    assert line(publisher.stdout) == f"0\t{stream}\n"  # the ack comes before the next line does
+    assert line(publisher.stdout) == f"0\t0\t{stream}\n"  # the ack comes before the next line does
     publisher.send_signal(signal.SIGINT)
     assert publisher.wait(BOUND) == 130
     assert end(publisher) == (130, "", "")
@@ -103,7 +103,7 @@ def test_a_reader_of_acks_that_goes_away_ends_publishing_quietly(
     assert publisher.stdout is not None
     publisher.stdin.write("a\n")
     publisher.stdin.flush()
-    assert line(publisher.stdout) == f"0\t{stream}\n"
+    assert line(publisher.stdout) == f"0\t0\t{stream}\n"
     publisher.stdout.close()
     publisher.stdout = None
     publisher.stdin.write("a\n" * 2000)  # no more than a pipe takes unread

@@ -200,10 +200,10 @@ async def test_publish_many_takes_values_and_records_in_order(
         stream_name,
         [b"0", Record(b"1", b"key", {"name": b"header"}, 1), Record(b"2", partition=0)],
     )
-    assert [(ack.msg_subject, ack.offset) for ack in acks] == [
-        (stream_name, 0),
-        (f"{stream_name}.1", 0),
-        (stream_name, 1),
+    assert [(ack.partition, ack.offset) for ack in acks] == [
+        (0, 0),
+        (1, 0),
+        (0, 1),
     ]
     [message] = await read_out(client, stream_name, 1)
     assert (message.key, message.value, message.headers["name"]) == (b"key", b"1", b"header")

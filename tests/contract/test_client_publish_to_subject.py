@@ -46,6 +46,24 @@ async def test_the_stream_that_listens_stores_and_acks(
     assert message.timestamp == ack.reception_timestamp
 
 
+@pytest.mark.parametrize("tail", ["", ".*"])
+async def test_an_ack_has_the_partition_that_stored_the_message(
+    client: Client, stream_name: str, tail: str
+) -> None:
+    await client.create_stream(stream_name, f"{stream_name}{tail}", partitions=3)
+    subject = stream_name + tail.replace("*", "in")
+    acks = {
+        b"first": await client.publish(stream_name, b"first"),
+        b"third": await client.publish(stream_name, b"third", partition=2),
+        b"subject": await client.publish_to_subject(subject, b"subject"),
+        b"numbered": await client.publish_to_subject(f"{subject}.2", b"numbered"),
+    }
+    assert [ack.partition for ack in acks.values()] == [0, 2, 0, 2]
+    for value, ack in acks.items():
+        messages = await read_out(client, stream_name, ack.partition)
+        assert messages[ack.offset].value == value
+
+
 async def test_every_stream_on_a_subject_stores_the_message(
     client: Client, stream_name: str
 ) -> None:

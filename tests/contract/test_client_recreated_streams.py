@@ -48,11 +48,10 @@ async def test_keys_go_to_the_new_partitions_soon(
     await server_client.delete_stream(stream_name)
     await server_client.create_stream(stream_name, partitions=8)
 
-    partitions = [by_key(stream_name, key, b"", 8) for key in KEYS]
-    expected = [f"{stream_name}.{each}" if each else stream_name for each in partitions]
+    expected = [by_key(stream_name, key, b"", 8) for key in KEYS]
 
     async def spread() -> bool:
-        return [ack.msg_subject for ack in await publish(client, stream_name)] == expected
+        return [ack.partition for ack in await publish(client, stream_name)] == expected
 
     await eventually(spread)
 
@@ -69,4 +68,4 @@ async def test_a_late_refusal_tells_of_fewer_partitions(
     await client.publish(stream_name, b"", key=key, ack_policy=AckPolicy.NONE)
     with pytest.raises(PartitionNotFound):
         await client.flush()
-    assert (await client.publish(stream_name, b"", key=key)).msg_subject == stream_name
+    assert (await client.publish(stream_name, b"", key=key)).partition == 0

@@ -141,8 +141,8 @@ async def test_partitions_are_chosen_as_usual(
     found = await rest(client.read(stream, partition=ALL_PARTITIONS, isolation=COMMITTED))
     turns = [message.partition for message in found if message.value == b"in turn"]
     assert sorted(turns) == [0, 1]
-    subjects = {message.subject for message in found if message.key == b"k1"}
-    assert subjects == {keyed.msg_subject}
+    partitions = {message.partition for message in found if message.key == b"k1"}
+    assert partitions == {keyed.partition}
 
 
 async def test_transactions_one_after_another(

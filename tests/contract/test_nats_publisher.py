@@ -119,8 +119,9 @@ async def test_keys_lead_to_the_partitions_that_the_client_takes(
     info = (await client.fetch_metadata(streams=[stream_name])).streams[stream_name]
     keys = [b"key-%d" % number for number in range(12)]
     for key in keys:
-        await publisher.publish(info, b"over NATS", key=key)
-        await client.publish(stream_name, b"over gRPC", key=key)
+        over_nats = await publisher.publish(info, b"over NATS", key=key)
+        over_grpc = await client.publish(stream_name, b"over gRPC", key=key)
+        assert over_nats.partition == over_grpc.partition
     found: dict[bytes, set[int]] = {}
     for partition in range(3):
         messages = await stored(client, stream_name, partition)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liftbridge_aio._core.addresses import format_address, parse_address
-from liftbridge_aio.errors import InvalidRequest
+from liftbridge_aio.errors import InvalidRequest, MalformedData
 from liftbridge_aio.model import (
     Ack,
     AckPolicy,
@@ -69,6 +69,31 @@ def test_values_tell_their_times() -> None:
     stream = StreamInfo("s", "s", {}, creation_timestamp=NS_2026)
     assert message.time == ack.reception_time == stream.creation_time == UTC_2026
     assert ack.commit_time == UTC_2026 + timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("stream_subject", "subject", "partition"),
+    [
+        ("orders", "orders", 0),
+        ("orders", "orders.1", 1),
+        ("orders.1", "orders.1", 0),
+        ("orders.1", "orders.1.12", 12),
+        ("*.in", "shop.in", 0),
+        ("*.in", "shop.in.3", 3),
+        ("shop.>", "shop.in.3", 0),
+    ],
+)
+def test_an_ack_has_the_partition(stream_subject: str, subject: str, partition: int) -> None:
+    assert Ack("s", stream_subject, subject, 5).partition == partition
+
+
+@pytest.mark.parametrize(
+    "subject", ["orders.", "orders.x", "orders.-1", "orders.1.2", f"orders.{'9' * 5000}"]
+)
+def test_an_ack_from_no_partition_is_malformed(subject: str) -> None:
+    with pytest.raises(MalformedData, match="from no partition") as failed:
+        _ = Ack("s", "orders", subject, 5).partition
+    assert (failed.value.stream, failed.value.offset) == ("s", 5)
 
 
 # Start and stop
