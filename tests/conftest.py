@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
@@ -50,11 +51,12 @@ from support.virtual_time import choose_loop, loop_factories, mark_embedded
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# On a slow disk a server's Raft log stands still for seconds now and then, and with it its calls.
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes folders of its own in it
+# On a slow disk a server's Raft log stands still for seconds now and then, and with it its calls;
+# the embedded broker syncs its log and index at each change.
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - what is made in it gets a folder of its own
 ROOM: Final = 4 << 30
-if MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > ROOM:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # where tmp_path is
+if "TMPDIR" not in os.environ and MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # where tmp_path is, too
 
 # A loaded machine may be slow; that is no failure of what is tested.
 hypothesis.settings.register_profile("patient", deadline=None)
