@@ -69,6 +69,7 @@ LONG: Final = (
 for members, leases and sessions to be given up."""
 IN_VIRTUAL_TIME: Final = (
     *("tests/simulation", "tests/faults", "tests/cluster", "tests/cancellation"),
+    "tests/fault_proxy",
 )
 """Where the tests are that `simulation` runs in virtual time, and the other sessions leave out."""
 ON_OLDEST: Final = (
@@ -180,15 +181,14 @@ def tests(session: nox.Session) -> None:
     # One process has the one Spark session; in the others run tests that start their own.
     long = [f"--ignore={each}" for each in (*LONG, *HEAVY, *WITH_ROOM)]
     coverage = ("--cov", "--cov-report=") if os.environ.get("CI") else ()
-    covered = ("-n", "4", "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long)
-    elsewhere = [*long, *(f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT))]
+    elsewhere = [f"--ignore={each}" for each in (BROWSER, "tests/unit", *CONTRACT)]
     if python_for_simulation() is not None:
-        elsewhere += ("-m", "not virtual_time")
+        long += ("-m", "not virtual_time")
         _run_in_virtual_time(session)
     _run_each(
         session,
-        ("pytest", *covered),
-        ("pytest", "-n", "4", "--dist", "loadgroup", *elsewhere),
+        ("pytest", "-n", "4", "--dist", "worksteal", *coverage, *UNIT, *CONTRACT, *long),
+        ("pytest", "-n", "4", "--dist", "loadgroup", *elsewhere, *long),
     )
 
 

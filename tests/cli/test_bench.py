@@ -117,10 +117,10 @@ def test_reading_is_measured_until_as_many_have_come_as_expected(run: Run, strea
 
 def test_reading_ends_in_time_and_fewer_than_expected_is_a_failure(run: Run, stream: str) -> None:
     run("publish", stream, "one", "--create")
-    words = ("bench", "consume", "--stream", stream, "--duration", "300ms", "--json")
+    words = ("bench", "consume", "--stream", stream, "--duration", "1s", "--json")
     ended = json.loads(run(*words).out)
     assert ended["total_messages"] == 1
-    assert ended["duration"] < 0.3
+    assert ended["duration"] < 1
     short = run(*words, "--expected", "2", code=1)
     assert json.loads(short.out)["total_messages"] == 1
     assert "1 of 2 messages" in short.err

@@ -155,6 +155,7 @@ async def test_closing_is_bounded_whatever_stalls(
 # Slow
 
 
+@pytest.mark.virtual_time
 async def test_a_delay_holds_each_way_and_heals(dial: Dial, proxy: FaultProxy) -> None:
     streams = await dial()
     assert await seconds_for(streams) < 0.5
@@ -206,6 +207,7 @@ async def test_a_delayed_link_holds_no_more_than_told(echo: EchoServer) -> None:
         writer.transport.abort()
 
 
+@pytest.mark.virtual_time
 async def test_throttled_to_a_rate_and_no_slower(dial: Dial, proxy: FaultProxy) -> None:
     reader, writer = await dial()
     proxy.throttle(200_000, Direction.TO_CLIENTS)

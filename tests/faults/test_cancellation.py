@@ -100,7 +100,7 @@ async def test_closing_in_the_middle_of_a_call(
             task = asyncio.create_task(operation(client, stream_name), name="the call")
             await steps(count)
             await within(BOUND, client.aclose())
-            done, _ = await asyncio.wait([task], timeout=1.0)
+            done, _ = await asyncio.wait([task], timeout=BOUND)
             assert done, f"hangs when closed after {count} rounds"
             assert not task.cancelled()
             error = task.exception()

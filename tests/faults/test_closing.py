@@ -128,7 +128,7 @@ async def test_with_a_frozen_server(proxy: FaultProxy, options: Options, stream_
         assert {type(error) for error in outcomes.unknown.values()} == {PublishOutcomeUnknown}
         assert {type(error) for error in outcomes.refused.values()} == {PublishNotSent}
         assert in_flight(client) == 0
-        await within(1.0, reader)
+        await within(BOUND, reader)
         assert reading.end_reason is EndReason.CLOSED
         await proxy.cut()
 
@@ -167,7 +167,7 @@ async def test_publishers_that_wait_for_room_are_told(
         began = asyncio.get_running_loop().time()
         await client.aclose()
         assert asyncio.get_running_loop().time() - began < 0.3 + 5.0
-        done, hanging = await asyncio.wait(publishing, timeout=1.0)
+        done, hanging = await asyncio.wait(publishing, timeout=BOUND)
         assert not hanging
         for task in done:
             told = (ClientClosed, PublishNotSent, PublishOutcomeUnknown)
@@ -183,7 +183,7 @@ async def test_readers_that_wait_end_in_order(server: Server, stream_name: str) 
     readers = [asyncio.create_task(anext(each)) for each in subscriptions]
     await eventually(lambda: len(client.statistics().subscriptions) == 3)
     await client.aclose()
-    done, hanging = await asyncio.wait(readers, timeout=1.0)
+    done, hanging = await asyncio.wait(readers, timeout=BOUND)
     assert not hanging
     assert {type(task.exception()) for task in done} <= {StopAsyncIteration, ClientClosed}
 

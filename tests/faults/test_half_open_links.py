@@ -21,6 +21,7 @@ from liftbridge_aio import (
 from liftbridge_aio.options import seconds
 from liftbridge_aio.testing import FaultProxy
 from support.faults import Options, Recorder, eventually, take
+from support.marks import ON_EMBEDDED
 
 NOTICED_WITHIN = 15.0
 
@@ -143,6 +144,7 @@ CALLS: dict[str, Call] = {
 }
 
 
+@ON_EMBEDDED
 @pytest.mark.parametrize("fault", ["frozen", "refused"])
 async def test_every_call_ends_within_its_timeout(
     proxy: FaultProxy, client: Client, stream_name: str, fault: str
@@ -171,6 +173,7 @@ async def test_every_call_ends_within_its_timeout(
     assert not wrong
 
 
+@ON_EMBEDDED
 @pytest.mark.parametrize("fault", ["frozen", "refused"])
 async def test_connecting_ends_within_its_timeout(
     proxy: FaultProxy, options: Options, fault: str

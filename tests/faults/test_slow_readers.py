@@ -8,7 +8,7 @@ import pytest
 
 from liftbridge_aio import Client, StartAt
 from liftbridge_aio.testing import FaultProxy
-from support.faults import Options, eventually, take, within
+from support.faults import BOUND, Options, eventually, take, within
 
 pytestmark = pytest.mark.real_time
 
@@ -34,10 +34,10 @@ async def test_what_is_not_read_stays_with_the_server(
             await eventually(lambda: slow.statistics().buffered_bytes >= share // 2 - LARGE)
             async with client.subscribe(stream_name, partition=1) as other:
                 for number in range(20):
-                    await within(2.0, client.publish(stream_name, b"%d" % number, partition=1))
-                    assert (await take(other, 1, bound=2.0))[0].value == b"%d" % number
-                    await within(2.0, client.fetch_metadata())
-                    await within(2.0, client.fetch_partition_metadata(stream_name, 0))
+                    await within(BOUND, client.publish(stream_name, b"%d" % number, partition=1))
+                    assert (await take(other, 1))[0].value == b"%d" % number
+                    await within(BOUND, client.fetch_metadata())
+                    await within(BOUND, client.fetch_partition_metadata(stream_name, 0))
                 assert slow.statistics().buffered_bytes <= share + 2 * LARGE
                 taken = proxy.statistics().bytes_to_clients - before
                 assert taken <= 2 * share + SOCKET_BUFFERS
@@ -67,8 +67,8 @@ async def test_many_unread_subscriptions_share_one_budget(
         least = 3  # whole messages that fit into the 4 KiB that everybody may hold
         await eventually(lambda: all(each.statistics().buffered >= least for each in unread))
         assert proxy.statistics().bytes_to_clients - before < subscriptions * size * count / 2
-        await within(2.0, client.publish(stream_name, b"last"))
-        await within(2.0, client.fetch_metadata())
+        await within(BOUND, client.publish(stream_name, b"last"))
+        await within(BOUND, client.fetch_metadata())
         for each in (unread[0], unread[-1]):
             messages = await take(each, count + 1)
             assert [message.offset for message in messages] == list(range(count + 1))

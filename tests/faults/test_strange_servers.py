@@ -140,7 +140,7 @@ async def test_nobody_listens() -> None:
     async with listening(silence) as address:
         pass
     with pytest.raises(ConnectionFailed) as caught:
-        await within(2.0, Client(address, options=OPTIONS).connect())
+        await within(BOUND, Client(address, options=OPTIONS).connect())
     assert not isinstance(caught.value, NotLiftbridge)
     assert address in str(caught.value)
 

