@@ -170,7 +170,7 @@ def unit(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests, on real servers and Spark too, in some minutes; arguments go to pytest.
 
-    Where CI is set, coverage is measured, which takes minutes more.
+    Where CI is set, coverage of the unit tests is measured, which takes a minute more.
     """
     provided = (*go(), *java(), *node())
     session.install(".[spark]", *group("test"), *group("coverage"), *provided)

@@ -65,7 +65,6 @@ hypothesis.settings.register_profile("many", deadline=None, max_examples=30)  # 
 hypothesis.settings.load_profile("patient")
 
 UNIT_TESTS: Final = Path(__file__).with_name("unit")
-CONTRACT_TESTS: Final = Path(__file__).with_name("contract")
 EMBEDDED: Final = "embedded"
 PINNED: Final = pinned_version()
 OTHER: Final = "LIFTBRIDGE_BINARY"
@@ -162,12 +161,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure coverage of unit tests, and of each contract test once, on the embedded broker.
-
-    Others run the same code of the package, in twice the time if measured.
-    """
+    """Measure coverage of unit tests alone: others would take twice the time."""
     choose_loop(item)
-    if _is_measured(item):
+    if UNIT_TESTS in item.path.parents:
         return (yield)
     trace = sys.gettrace()
     sys.settrace(None)
@@ -178,20 +174,6 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
 
 pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
-
-
-def _is_measured(item: pytest.Item) -> bool:
-    if CONTRACT_TESTS in item.path.parents:
-        test, _, case = item.nodeid.partition("[")
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if PINNED in parameters.values() or "plain" in parameters.values():
-            return False
-        return _measured_cases.setdefault(test, case) == case
-    return UNIT_TESTS in item.path.parents
-
-
-_measured_cases: Final[dict[str, str]] = {}
-"""The case of each contract test that is measured."""
 
 
 @pytest.hookimpl(tryfirst=True)
