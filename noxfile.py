@@ -152,13 +152,6 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session
-def pipeline(session: nox.Session) -> None:
-    """Show a pipeline on Spark: events in, totals out, while it runs; arguments go to it."""
-    session.install(".[spark]", *java())
-    session.run("python", "-m", "liftbridge_aio", "pipeline", "totals", *session.posargs)
-
-
-@nox.session
 def unit(session: nox.Session) -> None:
     """Run the tests that need no server, with few examples each; arguments go to pytest."""
     session.install(".[spark]", *group("test"))

@@ -13,8 +13,6 @@ Commands import the client and the broker when they run, so that help is fast.
   them.
 - `cursor`: `liftbridge-aio cursor`: positions that are stored in servers.
 - `demo`: `liftbridge-aio demo`: show that the client loses nothing when connections break.
-- `demo_checks`: Check what the demo acked and delivered.
-- `demo_scenario`: Run the demo: publish, tail, cut connections, and check the outcome.
 - `doctor`: `liftbridge-aio doctor`: find what is wrong with a cluster, or with the way to it.
 - `gateway`: `liftbridge-aio gateway`: serve Durable Streams over HTTP from Liftbridge.
 - `group_overview`: Find consumer groups in the internal streams of servers, and show them.
@@ -43,9 +41,6 @@ Commands import the client and the broker when they run, so that help is fast.
 - `streams`: `liftbridge-aio streams`: create, show, change and delete streams.
 - `subscribe`: `liftbridge-aio subscribe`: write the messages of a partition, one line each.
 - `tail`: `liftbridge-aio tail`: write the messages of all partitions of a stream, one line each.
-- `totals_checks`: Check the totals of the pipeline against the published sales.
-- `totals_scenario`: Run the pipeline of totals: publish sales, start Spark's query, read the
-  totals.
 - `transactions`: `liftbridge-aio transactions`: show open transactions, and roll back abandoned
   ones.
 """

@@ -1,11 +1,11 @@
-"""Tables, figures and checks printed with rich. Imported only by commands that print them."""
+"""Tables and figures printed with rich. Imported only by commands that print them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import rich.console
 from rich.progress import (
@@ -18,16 +18,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from .demo_checks import Check
-
 __all__ = [
     "Console",
     "Table",
-    "print_checks",
     "print_figures",
     "show_progress",
-    "step_printer",
 ]
 
 _REFRESHED: Final = 0.25
@@ -42,16 +37,6 @@ class Console(rich.console.Console):
         raise  # noqa: PLE0704 (rich calls this from its except clause)
 
 
-def step_printer(console: Console) -> Callable[[str], None]:
-    """Return a function that prints a line with the seconds since this call in front."""
-    started = time.perf_counter()
-
-    def print_step(step: str) -> None:
-        console.print(f"[dim]{time.perf_counter() - started:6.2f} s[/]  {step}")
-
-    return print_step
-
-
 def print_figures(console: Console, figures: Iterable[tuple[str, str]]) -> None:
     """Print names and their values as a table."""
     table = Table(show_header=False)
@@ -61,17 +46,6 @@ def print_figures(console: Console, figures: Iterable[tuple[str, str]]) -> None:
         table.add_row(name, value)
     console.print()
     console.print(table)
-    console.print()
-
-
-def print_checks(console: Console, checks: Iterable[Check]) -> None:
-    """Print checks, each with a sign for success or failure."""
-    for check in checks:
-        sign = "[bold green]✓[/]" if check.held else "[bold red]✗[/]"
-        console.print(sign, end=" ")
-        console.print(check.statement, markup=False)  # brackets in texts are not markup
-        if check.detail:
-            console.print(f"  {check.detail}", style="dim", markup=False)
     console.print()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -16,7 +16,6 @@ from .output import say, write_json, write_line, write_table
 from .pipeline_runs import (
     check_installed,
     client_settings,
-    own_folder,
     run_queries,
     spark_session,
     strict_options,
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from liftbridge_aio.spark.core.pipeline_file import PipelineFile
     from liftbridge_aio.spark.pipelines.archive import ArchivePlan
 
-    from .console import Console
-    from .totals_scenario import TotalsReport
 
 app = App(
     name="pipeline",
@@ -74,62 +71,6 @@ SinkOptions = Annotated[
         help="name=value, an option of Spark's sink, such as publishTimeout=60; may be repeated.",
     ),
 ]
-
-
-@app.command
-@in_event_loop(*CLIENT, *TABLES)
-async def totals(
-    *,
-    events: Annotated[
-        Integer, Parameter(validator=validators.Number(gte=1000), help="Sales to publish.")
-    ] = 24_000,
-    limit: Annotated[str, Parameter(help=f"Timeout of the whole run ({DURATION_HELP}).")] = "150s",
-    as_json: AsJson = False,
-) -> int:
-    """Run an example pipeline: sales in one stream, totals of time windows in another.
-
-    A client publishes to the embedded broker, Spark computes the totals, and a subscriber reads
-    them meanwhile. The exit code is 0 only if the totals match what was published.
-
-    For example:
-
-        liftbridge-aio pipeline totals
-    """
-    check_installed()
-    seconds = parse_duration(limit)
-    # help must not wait for these
-    from .console import Console, step_printer  # noqa: PLC0415
-    from .totals_scenario import TotalsScenario  # noqa: PLC0415
-
-    console = Console(stderr=as_json, emoji=False, highlight=False)
-    console.print("[bold]liftbridge-aio pipeline totals[/]: an embedded broker and Spark")
-    with own_folder() as folder:
-        report = await TotalsScenario(events, folder, seconds, step_printer(console)).run()
-    if as_json:
-        write_json(asdict(report) | {"held": report.held})
-    else:
-        _print_results(console, report)
-    if not report.held:
-        say("error: the totals do not match what was published")
-    return 0 if report.held else 1
-
-
-def _print_results(console: Console, report: TotalsReport) -> None:
-    from .console import print_checks, print_figures  # noqa: PLC0415 (help must not wait for it)
-
-    print_figures(
-        console,
-        (
-            ("events published", f"{report.events:,}"),
-            ("totals written by Spark", f"{report.totals:,}"),
-            ("of them, read before the last event was published", f"{report.early_totals:,}"),
-            ("sales in all totals", f"{report.counted:,}"),
-            ("batches", f"{report.batches:,}"),
-            ("seconds to start Spark", f"{report.start_seconds:.1f}"),
-            ("seconds in all", f"{report.seconds:.1f}"),
-        ),
-    )
-    print_checks(console, report.checks)
 
 
 _ARCHIVE_USAGE: Final = "Usage: liftbridge-aio pipeline archive --to PATH [OPTIONS] [STREAMS...]"

@@ -24,7 +24,7 @@ R = TypeVar("R")
 # Modules that commands need and help does not.
 CLIENT: Final = ("liftbridge_aio._client.parts",)
 BROKER: Final = ("liftbridge_aio.broker",)
-DEMO: Final = ("liftbridge_aio.cli.demo_scenario", *CLIENT)
+DEMO: Final = ("liftbridge_aio.broker", "liftbridge_aio.testing", *CLIENT)
 ACTIVITY: Final = ("liftbridge_aio._client.activity",)
 TABLES: Final = ("liftbridge_aio.cli.console",)
 

@@ -20,24 +20,11 @@ from liftbridge_aio import TLS, Client, Record
 from liftbridge_aio._runtime.file_lock import FileLock
 from liftbridge_aio.cli.connection import ConnectionFlags
 from liftbridge_aio.cli.pipeline import _archive_plan
-from liftbridge_aio.cli.totals_checks import (
-    Place,
-    Total,
-    check_each,
-    check_followed,
-    check_once,
-    check_read,
-    check_sum,
-)
 from liftbridge_aio.spark.core.options import ReadOptions
 from liftbridge_aio.spark.core.write_id import WRITE_ID_HEADER, TaskAttempt, WriteId
 from liftbridge_aio.spark.pipelines.archive import archive_lock, source_options
 
 QUERY = UUID(int=5)
-NINE = Place("2026-03-02T09:00+00:00", "Accra")
-TEN = Place("2026-03-02T10:00+00:00", "Accra")
-TOTALS = [(NINE, Total(2, 30)), (TEN, Total(1, 5))]
-
 
 BOUND = 240.0
 """Seconds for a command with Spark; a tenth of it, but where jars come from a cold disk."""
@@ -50,49 +37,9 @@ def run_without_spark(stream: str, servers: str) -> Result:
         "sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
         "from liftbridge_aio.cli import main\n"
         "assert main(['pipeline', 'repeats', sys.argv[1]]) == 0\n"
-        "sys.exit(main(['pipeline', 'totals']))\n"
+        "sys.exit(main(['pipeline', 'archive', 'a', '--to', 'b']))\n"
     )
     return finish(sys.executable, "-c", code, stream, servers=servers)
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(BOUND + 60)
-def test_totals_add_up_while_the_pipeline_runs(start: Start) -> None:
-    ended = end(start("pipeline", "totals", "--events", "3000", "--json"), BOUND)
-    report = json.loads(ended.out)
-    assert (ended.code, report["held"], report["counted"]) == (0, True, 3000)
-    assert [check["held"] for check in report["checks"]] == [True] * 5
-    assert report["early_totals"] > 0
-    title, *steps = ended.err.splitlines()
-    assert title.startswith("liftbridge-aio pipeline totals")
-    assert "3,000 published, 3,001 read in" in steps[-2]  # the one that ends the day among them
-    assert steps[-1].endswith("all totals have arrived")
-
-
-def test_what_does_not_add_up_is_noticed() -> None:
-    assert check_sum(3, TOTALS).held
-    assert not check_sum(4, TOTALS).held
-    assert not check_sum(3, [*TOTALS, TOTALS[0]]).held
-
-
-def test_wrong_missing_and_strange_totals_are_noticed() -> None:
-    assert check_each(dict(TOTALS), TOTALS).held
-    assert not check_each(dict(TOTALS), TOTALS[1:]).held
-    assert not check_each({NINE: Total(2, 30)}, TOTALS).held
-    assert not check_each({**dict(TOTALS), NINE: Total(2, 31)}, TOTALS).held
-
-
-def test_totals_that_come_twice_or_not_at_all_are_noticed() -> None:
-    assert check_once([NINE, TEN]).held
-    assert not check_once([NINE, TEN, NINE]).held
-    assert check_followed([NINE, TEN], [NINE, TEN]).held
-    assert not check_followed([NINE, TEN], [NINE]).held
-
-
-def test_events_that_spark_missed_or_found_too_late_are_noticed() -> None:
-    assert check_read(5, 5, 0).held
-    assert not check_read(5, 4, 0).held
-    assert not check_read(5, 5, 1).held
 
 
 @pytest.fixture

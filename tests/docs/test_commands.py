@@ -26,7 +26,6 @@ ELSEWHERE: Final = {
     "liftbridge-aio pipeline check": "starts Spark: tests/spark analyses the file",
     "liftbridge-aio pipeline replay": "starts Spark: tests/spark runs those of docs/spark.md",
     "liftbridge-aio pipeline run": "starts Spark: tests/spark runs such a file",
-    "liftbridge-aio pipeline totals": "starts Spark: tests/cli runs it",
 }
 """Commands that do not run here, by how they begin, and why."""
 RUN_HERE: Final = [page for page in PAGES if page.stem != "spark"]

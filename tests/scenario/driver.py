@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from liftbridge_aio.spark.pipelines.archive import ArchivePlan, start_archive
-from liftbridge_aio.spark.pipelines.totals_pipeline import TotalsPlan, start_totals
 from liftbridge_aio.spark.session.local_session import local_session
 from scenario.orders import INVOICES, LATENESS, TOTALS, WINDOW
+from support.spark.totals_pipeline import TotalsPlan, start_totals
 
 _SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from liftbridge_aio import Record
-from liftbridge_aio.spark.pipelines.totals_pipeline import TotalsPlan, start_totals
 from liftbridge_aio.spark.session.query_progress import ProgressCounter, query_failed
 from support.spark.log_client import LogClient
+from support.spark.totals_pipeline import TotalsPlan, start_totals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

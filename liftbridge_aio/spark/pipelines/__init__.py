@@ -13,6 +13,4 @@
 - `replay`: Publish an archive, or another table with its columns, into streams; resume where it
   stopped.
 - `source_rows`: The rows of a source of a pipeline, and the count of acks that it skips.
-- `totals_pipeline`: A pipeline from stream to stream: sales in, totals for each shop and time
-  window out.
 """
