@@ -8,34 +8,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from chaos.load import Load
-
 CLIENT_LOG: Final = "liftbridge_aio"
 
 
 class _Listener(logging.Handler):
-    """Makes a finding of each error in a log."""
+    """Notes each error in a log."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, failures: list[str]) -> None:
         super().__init__(logging.ERROR)
-        self._load = load
+        self._failures = failures
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         text = f"{record.name} logged: {record.getMessage()}"
-        self._load.find(f"{text}: {error!r}" if error else text, excusable=False)
+        self._failures.append(f"{text}: {error!r}" if error else text)
 
 
 @contextmanager
-def listening(load: Load) -> Iterator[None]:
-    """Make findings of such errors, in the running loop, until the context is left."""
+def listening(failures: list[str]) -> Iterator[None]:
+    """Note such errors, in the running loop, until the context is left."""
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
-    log, listener = logging.getLogger(CLIENT_LOG), _Listener(load)
+    log, listener = logging.getLogger(CLIENT_LOG), _Listener(failures)
 
     def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        text = f"the event loop was told: {context['message']}: {context.get('exception')!r}"
-        load.find(text, excusable=False)
+        failures.append(f"the loop was told: {context['message']}: {context.get('exception')!r}")
 
     loop.set_exception_handler(handle)
     log.addHandler(listener)

@@ -58,19 +58,9 @@ class GoawayProxy(FaultProxy):
             pipe.damager = Insertion()
         return pipe
 
-    def send_goaway(self) -> int:
-        """Have each open connection send GOAWAY before its next frame; how many there are."""
+    def send_goaway(self) -> None:
+        """Have each open connection send GOAWAY before its next frame."""
         for connection in self._connections:
             damager = connection.pipes[Direction.TO_CLIENTS].damager
             assert isinstance(damager, Insertion)
             damager.ordered = True
-        return len(self._connections)
-
-    @property
-    def goaways(self) -> int:
-        """Number of open connections that have sent one."""
-        return sum(
-            damager.done
-            for each in self._connections
-            if isinstance(damager := each.pipes[Direction.TO_CLIENTS].damager, Insertion)
-        )

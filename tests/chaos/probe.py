@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -24,6 +25,7 @@ from chaos.probe_calls import FAILURES, Nodes
 from chaos.server_faults.raw import ALL, Fields, data_of, decode, encode, number
 
 CURSORS: Final = "__cursors"
+EMPTY: Final = "empty"
 PAUSE: Final = 0.05
 
 Json = dict[str, Any]
@@ -33,7 +35,8 @@ def first_acks(request: Json) -> Json:
     """Publish to each partition with ack ALL until there is an ack, and store a raw cursor.
 
     Request: `nodes` (address by id), `targets` ([stream, partition]), `cursors` (how many
-    partitions `__cursors` has), `prefix` of the values, `within` seconds.
+    partitions `__cursors` has), `prefix` of the numbers, `within` seconds. Keys and values are like
+    those of the programs that publish orders: `0.w` and `0.w/7-0`.
 
     Reply: `acked_at` of the last of the first acks, or None; `sends` as [stream, partition, value,
     acked or not]; `missing` in words.
@@ -77,9 +80,10 @@ def _first_ack(
     try:
         while time.monotonic() < until:
             for node in addresses:
-                value = f"{prefix}-{target[0]}-{target[1]}-{len(tries)}"
+                key = f"{target[1]}.w"
+                value = f"{key}/{prefix}-{len(tries)}"
                 request = encode(
-                    *((2, value), (3, target[0]), (4, target[1])),
+                    *((1, key), (2, value), (3, target[0]), (4, target[1])),
                     *((7, value), (8, ALL), (9, -1)),
                 )
                 tries.append((value, False))
@@ -120,8 +124,8 @@ def _first_cursor(
 def wait_whole(request: Json) -> Json:
     """Wait until all nodes agree, all replicas are in sync and have what the leaders had.
 
-    Request: `nodes`, `advertised` (address by id that the nodes shall tell; left out: whatever),
-    `streams`, `within` seconds. Reply: `whole_at` or None, `lacking` in words.
+    Request: `nodes`, `advertised` (address by id that the nodes shall tell), `streams` that there
+    are at least, `within` seconds. Reply: `whole_at` or None, `lacking` in words.
     """
     nodes = Nodes(request["nodes"])
     until = time.monotonic() + request["within"]
@@ -161,9 +165,8 @@ def _partitions(view: Fields) -> Iterator[tuple[str, int, Fields]]:
 
 
 def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
-    wanted = {*request["streams"], CURSORS}
-    advertised: Mapping[str, str] = request.get("advertised") or {}
-    leaders: dict[tuple[str, int], str] = {}
+    advertised: Mapping[str, str] = request["advertised"]
+    states: dict[tuple[str, int], tuple[bytes, ...]] = {}
     for node, view in views.items():
         brokers = {
             data_of(each, 1).decode(): f"{data_of(each, 2).decode()}:{number(each, 3)}"
@@ -173,23 +176,22 @@ def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
             if brokers.get(other) != address:
                 return f"{node} says that {other} is at {brokers.get(other)}"
         seen = set()
-        for stream, number_, partition in _partitions(view):
-            if stream not in wanted:
-                continue
-            seen.add(stream)
-            leader = data_of(partition, 2).decode()
-            isr = {each.decode() for each in partition.get(4, [])}
-            if isr != set(views):
-                return f"{node} says that only {sorted(isr)} are in sync for {stream}/{number_}"
-            if leaders.setdefault((stream, number_), leader) != leader:
-                return f"nodes disagree on who leads {stream}/{number_}"
-        if wanted - seen:
-            return f"{node} does not know {sorted(wanted - seen)}"
+        for stream, partition, state in _partitions(view):
+            seen.add((stream, partition))
+            if {*state.get(3, [])} != {*state.get(4, [])}:
+                return f"{node} says that not all replicas are in sync for {stream}/{partition}"
+            found = (data_of(state, 2), *sorted(state[3]))
+            if states.setdefault((stream, partition), found) != found:
+                return f"nodes disagree on who leads {stream}/{partition}"
+        if lacking := {*request["streams"], CURSORS} - {stream for stream, _ in seen}:
+            return f"{node} does not know {sorted(lacking)}"
+        if lacking := states.keys() - seen:
+            return f"{node} does not know {sorted(lacking)}"
     return None
 
 
 def _behind(views: Mapping[str, Fields], ends: dict[tuple[str, int], int]) -> str | None:
-    """Return True if a replica lacks a commit of the log that all had when first in sync."""
+    """Return which replica lacks a commit of the log that all had when first in sync."""
     if not ends:
         for view in views.values():
             for stream, partition, state in _partitions(view):
@@ -199,99 +201,63 @@ def _behind(views: Mapping[str, Fields], ends: dict[tuple[str, int], int]) -> st
     for node, view in views.items():
         for stream, partition, state in _partitions(view):
             end = ends.get((stream, partition), -1)
-            if number(state, 5) < end:
+            if node.encode() in state.get(3, []) and number(state, 5) < end:
                 return f"{node} has committed {number(state, 5)} of {end} in {stream}/{partition}"
     return None
 
 
-def leaders(request: Json) -> Json:
-    """Return the leader of each partition, from the first node that answers.
+def read_logs(request: Json) -> Json:
+    """All that is committed, as the leaders have it; not of cursors, which servers compact.
 
-    Request: `nodes`. Reply: `leaders` as [stream, partition, node], `replicas` alike.
+    Request: `nodes`, `since` as [stream, partition, offset to begin at].
+
+    Reply: `logs` as [stream, partition, messages as [offset, value in Base64]]; `unread` in words.
     """
+    since = {(stream, partition): offset for stream, partition, offset in request["since"]}
     nodes = Nodes(request["nodes"])
+    logs, unread = [], []
     try:
-        for node in nodes.addresses:
-            with suppress(*FAILURES):
-                view = nodes.metadata(node)
-                return {
-                    "leaders": [
-                        [stream, partition, data_of(state, 2).decode()]
-                        for stream, partition, state in _partitions(view)
-                    ]
-                }
+        view = next(filter(None, map(partial(_view, nodes), nodes.addresses)), Fields())
+        for stream, partition, state in _partitions(view):
+            if stream == CURSORS:
+                continue
+            begin, node = since.get((stream, partition), 0), data_of(state, 2).decode()
+            try:
+                messages = _log(nodes, node, stream, partition, begin)
+            except FAILURES as error:
+                unread.append(f"{stream}/{partition} at {node}: {error!r}")
+            else:
+                logs.append([stream, partition, messages])
     finally:
         nodes.close()
-    return {"leaders": []}
+    return {"logs": logs, "unread": ", ".join(unread) or ("" if logs else "no metadata")}
 
 
-def read_log(request: Json) -> Json:
-    """All that is committed of a partition, as one node has it.
+def _view(nodes: Nodes, node: str) -> Fields | None:
+    with suppress(*FAILURES):
+        return nodes.metadata(node)
+    return None
 
-    Request: `nodes`, `node` (its id), `stream`, `partition`.
 
-    Reply: `messages` as [offset, key or "", value in Base64, timestamp in ns], or None if not.
-    """
-    nodes = Nodes(request["nodes"])
-    stream, partition = request["stream"], request["partition"]
-    # EARLIEST to LATEST, from this node's own log, whoever leads.
-    start = encode((1, stream), (2, partition), (3, 2), (6, 1), (8, 2))
+def _log(nodes: Nodes, node: str, stream: str, partition: int, begin: int) -> list[tuple[int, str]]:
+    # OFFSET to LATEST, from this node's own log, whoever leads.
+    start = encode((1, stream), (2, partition), (3, 1), (4, begin), (6, 1), (8, 2))
     found = []
     try:
-        for data in nodes.messages(request["node"], start):
+        for data in nodes.messages(node, start):
             fields = decode(data)
-            value = base64.b64encode(data_of(fields, 3)).decode()
-            key, stored = data_of(fields, 2).decode(), number(fields, 4)
-            found.append([number(fields, 1), key, value, stored])
+            found.append((number(fields, 1), base64.b64encode(data_of(fields, 3)).decode()))
     except grpc.RpcError as error:
-        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:  # its orderly end
-            return {"messages": None, "error": str(error.code())}
-    except StopIteration:
-        return {"messages": None, "error": "no handshake"}
-    finally:
-        nodes.close()
-    return {"messages": found}
-
-
-def unreadable(request: Json) -> Json:
-    """The partitions that cannot be read where they are led, those of `__cursors` among them.
-
-    Request: `nodes`, `targets` ([stream, partition]). Reply: `unreadable`, in words.
-    """
-    found = []
-    wanted = {(stream, partition) for stream, partition in request["targets"]}
-    for stream, partition, node in leaders(request)["leaders"]:
-        if (stream, partition) in wanted or stream == CURSORS:
-            place = {"node": node, "stream": stream, "partition": partition}
-            log = read_log({**request, **place}) if node in request["nodes"] else {"messages": None}
-            if log["messages"] is None:
-                found.append(f"{stream}/{partition} at {node}: {log.get('error', 'dead')}")
-    return {"unreadable": ", ".join(found)}
-
-
-def fetch_cursor(request: Json) -> Json:
-    """A cursor as the nodes tell it. Request: `nodes`, `cursor`, `stream`, `partition`.
-
-    Reply: `position`, or None if no node told it.
-    """
-    nodes = Nodes(request["nodes"])
-    ask = encode((1, request["stream"]), (2, request["partition"]), (3, request["cursor"]))
-    try:
-        for node in nodes.addresses:
-            with suppress(*FAILURES):
-                return {"position": number(decode(nodes.ask(node, "FetchCursor", ask)), 1)}
-    finally:
-        nodes.close()
-    return {"position": None}
+        # Its orderly end, and what it says of a log without messages.
+        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED and EMPTY not in error.details():
+            raise
+    return found
 
 
 COMMANDS: Final[Mapping[str, Callable[[Json], Json]]] = {
     "first_acks": first_acks,
     "wait_whole": wait_whole,
-    "leaders": leaders,
-    "read_log": read_log,
-    "unreadable": unreadable,
-    "fetch_cursor": fetch_cursor,
+    "read_logs": read_logs,
 }
 
 

@@ -1,204 +1,177 @@
-"""Verdict on a run, and the faults that decide it. Pure."""
+"""What came of a run, as a table for people and as JSON. Pure."""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple
 
-from chaos.evidence import Evidence, FaultRecord
-from chaos.floor import Floor, silent_parts
-from chaos.journal import Finding
-from chaos.log_losses import LogLosses
-from chaos.windows import Row, Windows
-from liftbridge_aio.testing import (
-    Defect,
-    DefectKind,
-    Guarantee,
-    History,
-    HistoryReport,
-    check_history,
+from liftbridge_aio.testing import Event, EventKind
+
+PEACE: Final = "before the first fault"
+COLUMNS: Final = (
+    *("fault", "count", "sent", "acked", "unknown", "not sent"),
+    *("recovery p50", "p99", "max"),
 )
+OUTCOMES: Final = (EventKind.SENT, EventKind.ACKED, EventKind.UNKNOWN, EventKind.REFUSED)
 
-RECOVERY_BOUND: Final = 5.0
-"""Seconds from the witness's first ack to clients that work in everything."""
-EXAMPLES: Final = 2000
-"""Defects of each kind in one stream that are judged one by one; more of them break the run."""
-ANY: Final = Floor(faults=0, kinds=0)
+
+class Recovery(NamedTuple):
+    """Seconds from the witness's acks until programs worked again."""
+
+    seconds: float
+    last: str
+    """The last program to work again."""
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s ({self.last})"
+
+
+@dataclass(slots=True)
+class FaultRecord:
+    """One fault as it happened. Times are those of the monotonic clock."""
+
+    number: int
+    kind: str
+    began: float
+    ended: float = 0.0
+    """When everything was whole again and the next one could begin."""
+    recoveries: list[Recovery] = field(default_factory=list)
+    """Each time that was measured."""
+    is_spoiled: bool = False
+    """True if nothing of it counts against clients, as the servers failed by themselves."""
+
+    def __str__(self) -> str:
+        recovered = ", ".join(map(str, self.recoveries)) or "-"
+        spoiled = " (the servers failed by themselves)" if self.is_spoiled else ""
+        return f"{self.number:3}. {self.kind}: recovered in {recovered}{spoiled}"
 
 
 @dataclass(slots=True)
 class Verdict:
-    """Figures that are shown, and those that decide."""
+    """What a run tells.
+
+    Attributes:
+        seed: of its plan.
+        began: when, by the monotonic clock.
+        ended: when.
+        faults: those that were inflicted.
+        events: of the orders.
+        recovered: for each program: the seconds after the last fault until it lacked nothing.
+        failures: what did not hold.
+        servers: what the servers did, which does not count.
+        story: tracebacks.
+    """
 
     seed: int
-    seconds: float
-    rows: list[Row]
-    total: Row
-    leader_acked: int
-    leader_lost: int
-    group_delivered: int
-    group_repeated: int
-    group_lost: int
-    lost_by_servers: int
-    """Acked with ALL, read at its offset by somebody, and gone from the servers' log."""
-    failures: list[str]
-    servers: list[str]
-    timeline: list[str]
-    extra: dict[str, Any]
+    began: float
+    ended: float = 0.0
+    faults: list[FaultRecord] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    recovered: dict[str, float] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    servers: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
 
     @property
-    def ok(self) -> bool:
-        """True if everything held."""
-        return not self.failures
+    def counted(self) -> list[FaultRecord]:
+        """The faults that the servers did not spoil."""
+        return [each for each in self.faults if not each.is_spoiled]
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of these."""
+        return {each.kind for each in self.counted}
+
+    def judge(self, recovery_bound: float, of_processes: Collection[str] = ()) -> None:
+        """Demand that recoveries were measured, and took no longer than they may.
+
+        Args:
+            recovery_bound: seconds.
+            of_processes: faults that have another bound.
+        """
+        for fault in self.counted:
+            slow = [each for each in fault.recoveries if each.seconds > recovery_bound]
+            if fault.ended and not fault.recoveries:
+                self.failures.append(f"nobody measured how programs recovered: {fault}")
+            elif slow and fault.kind not in of_processes:
+                self.failures.append(f"programs took long to work again: {fault}")
+
+    def rows(self) -> list[list[str]]:
+        """The table: a row for each kind of fault."""
+        counts = self._counts()
+        kinds = [PEACE, *dict.fromkeys(each.kind for each in self.faults)]
+        rows = [self._row(kind, counts[kind], [kind]) for kind in kinds]
+        total = Counter[EventKind]()
+        for each in counts.values():
+            total.update(each)
+        return [*rows, self._row("all", total, kinds)]
+
+    def _counts(self) -> dict[str, Counter[EventKind]]:
+        """Return how orders ended, by the latest fault before they were sent."""
+        begins = [fault.began for fault in self.faults]
+        sent_in: dict[bytes, str] = {}
+        counts = {kind: Counter[EventKind]() for kind in (PEACE, *(f.kind for f in self.faults))}
+        for event in self.events:
+            if event.kind is EventKind.SENT:
+                at = bisect_right(begins, event.time)
+                sent_in[event.value] = self.faults[at - 1].kind if at else PEACE
+            if event.kind in OUTCOMES:
+                counts[sent_in[event.value]][event.kind] += 1
+        return counts
+
+    def _row(self, name: str, counts: Counter[EventKind], kinds: Collection[str]) -> list[str]:
+        faults = [each for each in self.counted if each.kind in kinds]
+        seconds = [recovery.seconds for each in faults for recovery in each.recoveries]
+        return [
+            *(name, f"{len(faults) or '-'}"),
+            *(f"{counts[outcome]:,}" for outcome in OUTCOMES),
+            *(f"{percentile(seconds, part):.2f} s" if seconds else "-" for part in (0.5, 0.99, 1)),
+        ]
+
+    def text(self) -> str:
+        """Everything that is printed at the end of a run."""
+        recovered = ", ".join(f"{name} {after:.1f} s" for name, after in self.recovered.items())
+        faults = f"{len(self.counted)} faults of {len(self.kinds)} kinds"
+        lines = [
+            f"Chaos of {self.ended - self.began:.0f} s, seed {self.seed}: {faults}",
+            "",
+            markdown([list(COLUMNS), *self.rows()]),
+            "",
+            f"After the last fault everything was done in: {recovered}",
+        ]
+        if self.servers:
+            lines += ["", "What the servers did, which does not count:", *self.servers]
+        if not self.failures:
+            return "\n".join([*lines, "", "Everything held."])
+        timeline = [f"{each.began - self.began:8.2f} s {each}" for each in self.faults]
+        lines += ["", f"BROKEN, seed {self.seed}:", *self.failures[:40], "", *timeline, *self.story]
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        figures = {name: value for name, value in asdict(self).items() if name != "events"}
+        return {"ok": not self.failures, "table": [list(COLUMNS), *self.rows()], **figures}
 
 
-@dataclass(slots=True)
-class _Judged:
-    """Findings, stream by stream."""
-
-    shown: list[Defect]
-    failures: list[str]
-    by_servers: Counter[str]
-    """Losses of the servers in each stream, counted for each reader."""
-    group: Counter[str]
-
-
-def judge(
-    evidence: Evidence,
-    recovery_bound: float = RECOVERY_BOUND,
-    floor: Floor = ANY,
-    examples: int = EXAMPLES,
-) -> Verdict:
-    """Judge a run.
-
-    Args:
-        evidence: what it has seen.
-        recovery_bound: how many seconds clients get to work again.
-        floor: how many faults it must have had.
-        examples: how many defects of each kind are judged one by one.
-    """
-    windows = Windows(evidence)
-    losses = LogLosses(evidence)
-    judged = _Judged([], [], Counter(), Counter())
-    excused = [each for each in evidence.findings if _excuses(windows, losses, each)]
-    spoken = Counter(each.text for each in excused)
-    leader_acked = 0
-    for stream in (*evidence.streams_all, *evidence.streams_leader):
-        windows.count_sends(evidence.journal.sends[stream].events)
-        plain = _report(evidence, stream, examples, members=False)
-        _judge_readers(judged, windows, losses, stream, plain)
-        if stream in evidence.streams_leader:
-            leader_acked += plain.total.acked
-            continue
-        members = _report(evidence, stream, examples, members=True)
-        _judge_members(judged, losses, stream, members)
-    rows = windows.rows()
-    return Verdict(
-        seed=evidence.seed,
-        seconds=evidence.ended - evidence.began,
-        rows=rows,
-        total=windows.total(),
-        leader_acked=leader_acked,
-        leader_lost=sum(judged.by_servers[each] for each in evidence.streams_leader),
-        group_delivered=judged.group["delivered"],
-        group_repeated=judged.group["repeated"],
-        group_lost=judged.group["lost"],
-        lost_by_servers=sum(judged.by_servers[each] for each in evidence.streams_all),
-        failures=[
-            *(each.text for each in evidence.findings if each not in excused),
-            *judged.failures,
-            *(f"in the history: {str(defect).splitlines()[0]}" for defect in judged.shown),
-            *losses.untrue_offsets(),
-            *windows.bad_recoveries(recovery_bound),
-            *silent_parts(evidence),
-            *floor.lacking(rows),
-        ],
-        servers=[
-            *evidence.servers,
-            *(f"{text} ({count} times)" for text, count in spoken.items()),
-            *(f"the log of {stream}/{number} was cut" for stream, number in losses.cut),
-        ],
-        timeline=[
-            *windows.timeline(),
-            *_stories(evidence.faults),
-            *_described(judged.shown, evidence.began),
-        ],
-        extra=evidence.extra,
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table, whose first row is its head, as it can stand in a page."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *rest = (
+        " | ".join(
+            f"{cell:{'>' if at else '<'}{width}}"
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
     )
+    rule = " | ".join("-" * (width - bool(at)) + ":" * bool(at) for at, width in enumerate(widths))
+    return "\n".join(f"| {line} |" for line in (head, rule, *rest))
 
 
-def _excuses(windows: Windows, losses: LogLosses, finding: Finding) -> bool:
-    return windows.excuses(finding) or finding.reset in losses.cut
-
-
-def _judge_readers(
-    judged: _Judged, windows: Windows, losses: LogLosses, stream: str, plain: HistoryReport
-) -> None:
-    """Judge what those were given who read for themselves."""
-    for defect in plain.findings:
-        if losses.explain(stream, defect):
-            judged.by_servers[stream] += 1
-            continue
-        windows.count_defect(defect)
-        judged.shown.append(defect)
-    if plain.total.unread:
-        judged.failures.append(f"{plain.total.unread} messages of {stream} were never read")
-    if plain.total.unsettled:
-        judged.failures.append(f"{plain.total.unsettled} publishes to {stream} had no outcome")
-    judged.failures += _beyond(stream, plain)
-
-
-def _judge_members(judged: _Judged, losses: LogLosses, stream: str, members: HistoryReport) -> None:
-    """Judge what members of the group were given."""
-    total = members.total
-    if not any(total.delivered for _, total in members.partitions):
-        return
-    judged.group.update(delivered=total.delivered, repeated=total.repeated)
-    for defect in members.defects:
-        if losses.explain(stream, defect):
-            continue
-        judged.group.update(lost=defect.kind is DefectKind.LOST)
-        judged.shown.append(defect)
-    if total.unread:
-        judged.failures.append(f"{total.unread} messages of {stream} were never read by the group")
-    judged.failures += _beyond(stream, members)
-
-
-def _beyond(stream: str, report: HistoryReport) -> list[str]:
-    """Defects that were counted and not judged one by one, as there were too many."""
-    described = Counter(defect.kind for defect in report.findings)
-    return [
-        f"{beyond} more of {stream} {kind.value} than can be judged one by one"
-        for kind in set(DefectKind) - report.guarantee.allowed
-        if (beyond := report.total.of(kind) - described[kind]) > 0
-    ]
-
-
-def _report(evidence: Evidence, stream: str, examples: int, *, members: bool) -> HistoryReport:
-    """Judge what members of groups were given of a stream, or everybody else."""
-    history = History()
-    history.extend(evidence.journal.sends[stream].events)
-    for (of, reader), events in evidence.journal.readings.items():
-        if of == stream and (reader in evidence.groups) is members:
-            history.extend(events)
-    guarantee = Guarantee.AT_LEAST_ONCE if members else Guarantee.EXACTLY_ONCE
-    groups = evidence.groups if members else None
-    return check_history(history, guarantee, groups=groups, examples=examples)
-
-
-def _stories(faults: Iterable[FaultRecord]) -> list[str]:
-    return [
-        line
-        for fault in faults
-        if fault.story
-        for line in (f"What clients told about fault {fault.number}:", *fault.story)
-    ]
-
-
-def _described(defects: Sequence[Defect], began: float, most: int = 5) -> list[str]:
-    lines = [f"Times below are seconds of the monotonic clock; the run began at {began:.6f}."]
-    for defect in defects[:most]:
-        lines += ["", str(defect)]
-    return lines if defects else []
+def percentile(values: Sequence[float], part: float) -> float:
+    """The smallest value that this part of all values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)]

@@ -75,10 +75,10 @@ async def test_a_node_comes_back_at_another_address(
             snapshot = await client.fetch_metadata()
             leader = snapshot.streams[stream_name].partitions[0].leader
             assert leader is not None
-            await cluster.kill(leader)
+            await cluster.stop_node(leader)
             # A copy chooses a port of its own.
             cluster.nodes[leader] = replace(cluster.nodes[leader], _process=None)
-            await cluster.start(leader)
+            await cluster.start_node(leader)
             await flow.more()
             moved = (await client.fetch_metadata()).brokers[leader]
             assert moved.address == cluster.addresses[leader]

@@ -44,7 +44,7 @@ async def test_a_leader_that_is_silent_beyond_its_lease_and_comes_back(
     roles = await nodes.roles(stream_name)
     async with flowing(client, stream_name, **LOAD) as flow:
         await flow.more()
-        await cluster.freeze(roles.leader)
+        cluster.freeze(roles.leader)
         silent = cluster.addresses[roles.leader]
         others = [cluster.addresses[each] for each in roles.followers]
         await nodes.new_leader(roles.followers, stream_name, roles.leader)
@@ -53,7 +53,7 @@ async def test_a_leader_that_is_silent_beyond_its_lease_and_comes_back(
             async with flowing(late, other, **LOAD) as of_late:
                 await of_late.more()
         await flow.more()
-        await cluster.thaw(roles.leader)
+        cluster.thaw(roles.leader)
         # Its acks of what it took before are late, and count for nothing.
         await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
         await flow.more()
@@ -107,10 +107,10 @@ async def test_cursors_never_step_back_while_their_leader_dies_and_comes_back(
     writer = CursorWriter(client, "mine", stream_name)
     task = asyncio.create_task(writer.run())
     await writer.more()
-    await cluster.kill(roles.leader)
+    await cluster.stop_node(roles.leader)
     await timed(client.fetch_metadata(), 4.5)
     await writer.more()
-    await cluster.start(roles.leader)
+    await cluster.start_node(roles.leader)
     await nodes.in_sync(nodes.ids, CURSORS, nodes.ids)
     await writer.more()
     task.cancel()
@@ -131,7 +131,7 @@ async def test_two_of_three_are_killed_and_come_back(
     async with flowing(client, stream_name, **LOAD) as flow:
         await flow.more()
         for node_id in roles.followers:
-            await cluster.kill(node_id)
+            await cluster.stop_node(node_id)
         await eventually(lambda: len(flow.unknown) >= 8, BOUND)  # what was on its way, and more
 
         created, opened, *asked = await asyncio.gather(
@@ -150,5 +150,5 @@ async def test_two_of_three_are_killed_and_come_back(
         )
 
         for node_id in roles.followers:
-            await cluster.start(node_id)
+            await cluster.start_node(node_id)
     assert not flow.lost

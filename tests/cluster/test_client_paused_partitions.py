@@ -67,8 +67,8 @@ async def test_its_offsets_are_those_of_the_leader(client: Client, stream_name: 
 async def test_its_offsets_outlive_a_restart_of_the_leader(
     cluster: Cluster, client: Client, leader: str, stream_name: str
 ) -> None:
-    await cluster.kill(leader)
-    await cluster.start(leader)
+    await cluster.stop_node(leader)
+    await cluster.start_node(leader)
 
     async def is_back() -> bool:
         try:

@@ -53,7 +53,7 @@ async def test_it_gets_what_is_left_once_and_in_order(
             assert len(received) < COUNT // 2
 
             roles = await nodes.roles(stream_name)
-            await cluster.kill(roles.leader)
+            await cluster.stop_node(roles.leader)
             await nodes.new_leader(roles.followers, stream_name, roles.leader)
             await client.publish_many(stream_name, values[COUNT:], ack_policy=AckPolicy.ALL)
             while received[-1].value != values[-1]:

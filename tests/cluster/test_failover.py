@@ -42,7 +42,7 @@ async def test_what_all_acked_survives_the_leader_which_catches_up_later(
     await client.create_stream(stream_name, replication_factor=3)
     await publish_all(client, stream_name, b"a", b"b", b"c")
     roles = await nodes.roles(stream_name)
-    await cluster.kill(roles.leader)
+    await cluster.stop_node(roles.leader)
 
     leader = await nodes.new_leader(roles.followers, stream_name, roles.leader)
     assert leader in roles.followers
@@ -53,7 +53,7 @@ async def test_what_all_acked_survives_the_leader_which_catches_up_later(
     # The dead one was held to be in sync until the new leader had missed it for long enough.
     await nodes.in_sync(roles.followers, stream_name, roles.followers)
 
-    await cluster.start(roles.leader)
+    await cluster.start_node(roles.leader)
     await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
     await nodes.see(nodes.ids, stream_name, lambda view: view.leader == leader)
     await nodes.see([roles.leader], stream_name, lambda view: view.high_watermark == last)
@@ -70,17 +70,17 @@ async def test_what_only_a_dead_leader_had_is_gone_even_when_it_comes_back(
     await publish_all(client, stream_name, b"kept")
     roles = await nodes.roles(stream_name)
     for follower in roles.followers:
-        await cluster.freeze(follower)
+        cluster.freeze(follower)
     [ack] = await nodes[roles.leader].publish(stream_name, b"lost")
     assert ack.offset == 1
-    await cluster.kill(roles.leader)
+    await cluster.stop_node(roles.leader)
     for follower in roles.followers:
-        await cluster.thaw(follower)
+        cluster.thaw(follower)
 
     await nodes.new_leader(roles.followers, stream_name, roles.leader)
     [last] = await publish_all(client, stream_name, b"new")
     assert last in {1, 2}  # what got no ack at first may be stored too
-    await cluster.start(roles.leader)
+    await cluster.start_node(roles.leader)
     await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
     await nodes.see([roles.leader], stream_name, lambda view: view.high_watermark == last)
     async with nodes[roles.leader].subscribe(
@@ -102,11 +102,11 @@ async def test_a_leader_that_falls_silent_is_replaced_like_a_dead_one(
         nodes[roles.leader].subscribe(stream_name, **FROM_EARLIEST) as of_old_leader,
     ):
         assert (await anext(messages)).value == b"0"
-        await cluster.freeze(roles.leader)
+        cluster.freeze(roles.leader)
         leader = await nodes.new_leader(roles.followers, stream_name, roles.leader)
         await nodes.publish(leader, stream_name, b"1")
         assert (await anext(messages)).value == b"1"
-        await cluster.thaw(roles.leader)
+        cluster.thaw(roles.leader)
         await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
         await nodes.publish(roles.leader, stream_name, b"2")
         assert (await anext(messages)).value == b"2"
@@ -126,7 +126,7 @@ async def test_reading_from_replicas_goes_on_when_a_replica_dies(
         ]
         for messages in subscriptions:
             assert (await anext(messages)).offset == 0
-        await cluster.kill(roles.followers[0])
+        await cluster.stop_node(roles.followers[0])
         await nodes.in_sync((roles.leader,), stream_name, (roles.leader, *roles.followers[1:]))
         await publish_all(client, stream_name, b"1")
         for messages in subscriptions:

@@ -68,7 +68,7 @@ async def test_members_in_go_and_python_go_on_when_the_coordinator_is_killed(
         await scene.in_sync(client)
         epoch, last = scene.epoch, scene.publishing.sent
 
-        await cluster.kill(coordinator_of(in_go[0]))
+        await cluster.stop_node(coordinator_of(in_go[0]))
         killed_at = time.time_ns()
         await scene.settled(after=epoch, within=2 * COORDINATOR_TIMEOUT)
         await scene.served(within=2 * COORDINATOR_TIMEOUT)

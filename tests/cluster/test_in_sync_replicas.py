@@ -46,7 +46,7 @@ async def test_a_lagging_replica_delays_acks_of_all_until_it_is_out_of_sync(
     await client.publish(stream_name, b"0", ack_policy=AckPolicy.ALL)
     roles = await nodes.roles(stream_name)
     lagging, prompt = roles.followers
-    await cluster.freeze(lagging)
+    cluster.freeze(lagging)
 
     [by_leader] = await nodes[prompt].publish(stream_name, b"1")
     assert by_leader.offset == 1
@@ -55,7 +55,7 @@ async def test_a_lagging_replica_delays_acks_of_all_until_it_is_out_of_sync(
     assert await nodes.publish(prompt, stream_name, b"3") == [3]
     await nodes.in_sync((roles.leader, prompt), stream_name, (roles.leader, prompt))
 
-    await cluster.thaw(lagging)
+    cluster.thaw(lagging)
     await nodes.in_sync(nodes.ids, stream_name, nodes.ids)
     await nodes.see(nodes.ids, stream_name, at(3, 3))
 
@@ -69,7 +69,7 @@ async def test_below_the_least_number_in_sync_nothing_is_committed(
     roles = await nodes.roles(stream_name)
     async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as messages:
         assert (await anext(messages)).value == b"0"
-        await cluster.freeze(roles.followers[0])
+        cluster.freeze(roles.followers[0])
         await nodes.in_sync((roles.leader,), stream_name, (roles.leader,))
 
         [by_leader] = await nodes[roles.leader].publish(stream_name, b"1")
@@ -79,7 +79,7 @@ async def test_below_the_least_number_in_sync_nothing_is_committed(
             late = tasks.create_task(nodes.publish(roles.leader, stream_name, b"3"))
             await nodes.see((roles.leader,), stream_name, at(0, 3))
             assert not late.done()
-            await cluster.thaw(roles.followers[0])
+            cluster.thaw(roles.followers[0])
         assert late.result() == [3]
         assert [(await anext(messages)).value for _ in range(3)] == [b"1", b"2", b"3"]
 
@@ -93,7 +93,7 @@ async def test_without_its_only_replica_a_stream_waits_for_it(
     witness = roles.others[0]
     async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as messages:
         assert (await anext(messages)).value == b"0"
-        await cluster.kill(roles.leader)
+        await cluster.stop_node(roles.leader)
 
         view = await nodes.view(witness, stream_name)
         assert (view.leader, view.isr) == (roles.leader, [roles.leader])
@@ -102,7 +102,7 @@ async def test_without_its_only_replica_a_stream_waits_for_it(
         ) == End(Status.FAILED_PRECONDITION, "Server not partition leader")
         assert await unacked(nodes, witness, message(stream_name, b"lost"))
 
-        await cluster.start(roles.leader)
+        await cluster.start_node(roles.leader)
 
         async def leads_again() -> bool:
             return not await unacked(nodes, witness, message(stream_name, b"1"))
@@ -118,7 +118,7 @@ async def test_without_a_majority_nothing_can_be_created(
 ) -> None:
     survivor, *dead = nodes.ids
     for node_id in dead:
-        await cluster.kill(node_id)
+        await cluster.stop_node(node_id)
     create = proto.CreateStreamRequest(name=stream_name, subject=stream_name)
 
     async def leaderless() -> bool:
@@ -137,6 +137,6 @@ async def test_without_a_majority_nothing_can_be_created(
 
     await soon(leaderless)
     for node_id in dead:
-        await cluster.start(node_id)
+        await cluster.start_node(node_id)
     await soon(created)
     assert (await nodes.view(survivor, stream_name)).leader in nodes.ids

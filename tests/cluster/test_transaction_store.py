@@ -66,10 +66,10 @@ async def test_the_leader_of_a_store_fails(cluster: Cluster) -> None:
                     store = (await client.fetch_metadata()).streams[STORE.stream_of("p")]
                     leader = store.partitions[0].leader
                     assert leader
-                    await cluster.kill(leader)
+                    await cluster.stop_node(leader)
                 await commit(producer, b"%d" % number)
                 if number % 3 == 2:
-                    await cluster.start(leader)
+                    await cluster.start_node(leader)
                     await in_sync(client)
         async with client.producer("p", store=STORE) as producer:
             await commit(producer, b"9")
@@ -114,13 +114,13 @@ async def test_one_that_hung_is_fenced_though_the_leader_fails(
             break
         leader = (await other.fetch_metadata([out])).streams[out].partitions[0].leader
         assert leader
-        await cluster.kill(leader)
+        await cluster.stop_node(leader)
         done = False
         while not done:
             with suppress(TransactionError, LiftbridgeError):
                 await work(other, stream_name, opened)
                 done = True
-        await cluster.start(leader)
+        await cluster.start_node(leader)
         gate.set()
         with pytest.raises(TransactionError):
             await zombie

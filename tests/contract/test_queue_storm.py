@@ -14,9 +14,9 @@ from typing import Final
 
 import pytest
 
-from chaos.queues import Step, out_of_order
 from liftbridge_aio import ALL_PARTITIONS, Client, RequestTimeout, StartAt
 from liftbridge_aio.queue import Delivery, Nack, Order, Queue
+from support.key_order import Step, out_of_order
 from support.servers.node import Server
 
 SECONDS: Final = float(os.environ.get("LIFTBRIDGE_STORM_SECONDS", "8"))

@@ -11,10 +11,12 @@ from typing import Any, Final
 import pytest
 
 import liftbridge_aio
-from chaos.plan import Kind
-from chaos.table import COLUMNS as CHAOS_COLUMNS
+from chaos.outages import OUTAGES
+from chaos.verdict import COLUMNS as CHAOS_COLUMNS
+from chaos.verdict import PEACE
 from liftbridge_aio import errors, telemetry
 from liftbridge_aio.options import ClientOptions, Duration, StreamOptions, seconds
+from liftbridge_aio.testing.simulation.faults import KINDS
 from support.markdown import ROOT, blocks, names, table
 
 DOCS: Final = ROOT / "docs"
@@ -137,11 +139,21 @@ def test_the_command_for_the_faults_is_one_and_its_table_has_them_all() -> None:
     [line] = blocks(page, "console")[0].code.splitlines()
     assert re.fullmatch(r"\.venv/bin/nox -s chaos -- --minutes 10 --seed \d+", line)
     assert "def chaos(" in (ROOT / "noxfile.py").read_text()
-    head, _, *rows = [row for row in page.read_text().splitlines() if row.count("|") > 10]
+    head, _, *rows = [row for row in page.read_text().splitlines() if row.count("|") > 9]
     columns = [cell.strip() for cell in head.strip("|").split("|")]
-    assert columns == [name for name, _, _ in CHAOS_COLUMNS]
+    assert columns == [*CHAOS_COLUMNS]
     faults = [row.strip("|").split("|")[0].strip() for row in rows]
-    assert faults == ["before the first fault", *(kind.value for kind in Kind), "all"]
+    assert sorted(faults) == sorted([PEACE, *OUTAGES, "all"])
+
+
+def test_the_tables_of_faults_have_the_whole_catalogue() -> None:
+    page = DOCS / "proof.md"
+    simulated, real = (
+        [name for row in table(page, head) for name in names(row[0])]
+        for head in ("Fault", "Fault of real nodes")
+    )
+    assert sorted(simulated) == sorted(KINDS)
+    assert sorted(real) == sorted(OUTAGES.keys() - KINDS.keys())
 
 
 def test_the_command_for_the_benchmarks_is_one() -> None:

@@ -152,7 +152,7 @@ async def _leader(stage: Stage, place: Place, partition: int) -> str:
 
 async def leader_moved(stage: Stage, places: Sequence[Place]) -> None:
     """Kill the leader of all streams and wait until others lead them."""
-    await cluster(stage).cluster.kill(VICTIM)
+    await cluster(stage).cluster.stop_node(VICTIM)
 
     async def moved(place: Place) -> None:
         async def led_by_another() -> bool:
@@ -166,11 +166,11 @@ async def leader_moved(stage: Stage, places: Sequence[Place]) -> None:
 
 async def leader_unknown(stage: Stage, _: Sequence[Place]) -> None:
     """Kill the only replica of all streams; it comes back when most have given up."""
-    await cluster(stage).cluster.kill(VICTIM)
+    await cluster(stage).cluster.stop_node(VICTIM)
 
     async def come_back() -> None:
         await asyncio.sleep(LEADERLESS)
-        await cluster(stage).cluster.start(VICTIM)
+        await cluster(stage).cluster.start_node(VICTIM)
 
     stage.meanwhile(come_back())
 
@@ -180,7 +180,7 @@ async def watermark_behind(stage: Stage, places: Sequence[Place]) -> None:
 
     Who begins at once reads what is committed; who waits for more reads the rest as well.
     """
-    await cluster(stage).cluster.kill(VICTIM)
+    await cluster(stage).cluster.stop_node(VICTIM)
 
     async def shrunk(place: Place) -> None:
         async def out_of_sync() -> bool:
@@ -196,7 +196,7 @@ async def watermark_behind(stage: Stage, places: Sequence[Place]) -> None:
 
     async def come_back() -> None:
         await stage.looked.wait()
-        await cluster(stage).cluster.start(VICTIM)
+        await cluster(stage).cluster.start_node(VICTIM)
 
     stage.meanwhile(come_back())
 

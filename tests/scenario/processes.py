@@ -118,9 +118,9 @@ class Real:
     async def kill_leader(self, client: Client) -> None:
         metadata = await client.fetch_metadata()
         leader = metadata.streams[INVOICES].partitions[0].leader
-        await self._cluster.kill(leader)
+        await self._cluster.stop_node(leader)
         await asyncio.sleep(3)
-        await self._cluster.start(leader)
+        await self._cluster.start_node(leader)
 
     def stop(self) -> None:
         self._cluster.close()

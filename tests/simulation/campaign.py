@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from liftbridge_aio.broker import Flaws
-from liftbridge_aio.testing.simulation.faults import Fault, plan
+from liftbridge_aio.testing.simulation.faults import Fault, inflict, plan
+from liftbridge_aio.testing.simulation.processes import leaves
 from liftbridge_aio.testing.simulation.shrink import fewest
-from liftbridge_aio.testing.simulation.world import World, leaves
+from liftbridge_aio.testing.simulation.world import World
 
-from .flaws import drawn_flaws
+from .flaws import CutMessages, drawn_flaws
 from .load import Load, drawn_programs
 from .programs import ALL, AT_LEAST_ONCE
 
@@ -109,10 +111,10 @@ def simulate(run: Run) -> Result:
         by_priority=run.seed % 3 == 0,  # every third seed
         flaws=flaws,
     )
-    load = Load(world, run.planned, programs)
+    load = Load(world, programs, CutMessages(world))
     result = Result(run, kinds=tuple(each.kind for each in run.planned))
     try:
-        world.run(load.run, run.seconds + BOUND)
+        world.run(lambda: load.run(partial(inflict, world, run.planned)), run.seconds + BOUND)
     except Exception as error:  # noqa: BLE001 - a report for each seed
         result.errors = tuple(f"{type(each).__name__}: {each}" for each in leaves(error))
     result.digest, result.simulated = world.trace_hash(), world.now

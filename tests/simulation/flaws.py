@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from typing import Final
 
 from liftbridge_aio.broker import EmbeddedCluster, Flaws
 from liftbridge_aio.broker.storage.core.log import PartitionLog
 from liftbridge_aio.model import Message
-from liftbridge_aio.testing import EventKind, History
 from liftbridge_aio.testing.simulation.world import World
 
 CHANCE: Final = 1 / 4
@@ -30,15 +29,6 @@ def drawn_flaws(seed: int) -> tuple[str, ...]:
     return tuple(each.name for each in fields(Flaws) if chance.random() < CHANCE)
 
 
-def excuse(history: History, excused: set[bytes]) -> History:
-    """Return a history in which the outcome of some sends is unknown."""
-    judged = History()
-    for event in history.events:
-        is_excused = event.kind is EventKind.ACKED and event.value in excused
-        judged.extend([event._replace(kind=EventKind.UNKNOWN) if is_excused else event])
-    return judged
-
-
 class CutMessages:
     """All that is cut off the logs of a world.
 
@@ -47,6 +37,7 @@ class CutMessages:
     """
 
     def __init__(self, world: World) -> None:
+        self._world = world
         self._values: defaultdict[tuple[str, int, int], set[bytes]] = defaultdict(set)
         """By stream, partition and offset."""
         world.replaced.append((PartitionLog, "truncate", self._recording(PartitionLog.truncate)))
@@ -64,10 +55,20 @@ class CutMessages:
 
         return recorded
 
-    def excused(self, cluster: EmbeddedCluster, stream: str) -> set[bytes]:
+    @property
+    def places(self) -> Collection[tuple[str, int]]:
+        """The partitions whose log was cut, by stream and number."""
+        cut = self._values if self._world.flaws.cuts_committed else ()
+        return {(stream, partition) for stream, partition, _ in cut}
+
+    async def look(self) -> None:
+        """Do nothing: it is told of each cut."""
+
+    def excused(self, stream: str) -> set[bytes]:
         """Return the values that are gone from a stream, or stand at an offset of such a one."""
-        if not self._values:
+        if not self._values or not self._world.flaws.cuts_committed:
             return set()
+        cluster = self._world.cluster
         stored = {
             (message.partition, message.offset): message.value
             for message in _stored(cluster, stream)

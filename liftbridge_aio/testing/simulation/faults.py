@@ -1,17 +1,23 @@
-"""The faults of a simulated world, by chance: each begins, lasts, and is undone."""
+"""The catalogue of faults, and the plan of a seed: each begins, lasts, and is undone.
+
+Those in `ON_REAL_NODES` use `Place` only, so they work on real nodes, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, cast
 
-from liftbridge_aio.broker import EmbeddedCluster
 from liftbridge_aio.broker.faults.fault_plan import RpcName
 
 from .processes import Processes
-from .world import World
+
+if TYPE_CHECKING:
+    from liftbridge_aio.broker import EmbeddedCluster
+
+    from .world import World
 
 PAUSE: Final = (1.0, 5.0)
 """Seconds between two faults, least and most."""
@@ -52,32 +58,94 @@ class Fault(NamedTuple):
         return f"{self.number}: {self.kind} at {self.at:.1f} s for {self.lasts:.1f} s"
 
 
+class Brokers(Protocol):
+    """A cluster whose brokers can fail: embedded ones, or real nodes."""
+
+    @property
+    def nodes(self) -> Mapping[str, object]:
+        """The brokers by their ids."""
+
+    async def stop_node(self, server_id: str) -> None:
+        """Stop a broker, as a crash does."""
+
+    async def start_node(self, server_id: str) -> None:
+        """Start a stopped broker again, with its data."""
+
+    def freeze(self, server_id: str) -> None:
+        """Suspend a broker, while its connections stay open and silent."""
+
+    def thaw(self, server_id: str) -> None:
+        """Undo `freeze`."""
+
+
+class Place(Protocol):
+    """Where faults are inflicted: a simulated world, or real nodes and their links."""
+
+    @property
+    def clusters(self) -> Sequence[Brokers]:
+        """The clusters."""
+
+    @property
+    def broker_ids(self) -> Sequence[str]:
+        """The ids of all brokers, which are the names of their hosts, too."""
+
+    async def let_last(self, seconds: float) -> None:
+        """Let the outage of a broker last."""
+
+    def cut(
+        self, host: str, others: Sequence[str], direction: Literal["both", "to", "from"]
+    ) -> None:
+        """Let nothing pass between a host and others: to them, from them, or in both directions."""
+
+    def heal(self) -> None:
+        """Let everything pass, and what was held meanwhile."""
+
+    def slow_down(self, seconds: float) -> None:
+        """Let each packet take up to so many seconds longer."""
+
+    async def crash(self, host: str) -> None:
+        """Crash a host: it sends nothing any more, and its tasks end."""
+
+    def restart(self, host: str) -> None:
+        """Start a host that has crashed."""
+
+
 class Target(NamedTuple):
     """What a fault is inflicted on."""
 
-    world: World
+    world: Place
     processes: Processes
     chance: random.Random
     """The fault's own."""
 
     @property
-    def cluster(self) -> EmbeddedCluster:
+    def cluster(self) -> Brokers:
         """A cluster, by chance."""
         clusters = self.world.clusters
         return self.chance.choice(clusters) if len(clusters) > 1 else clusters[0]
 
     @property
-    def broker(self) -> tuple[EmbeddedCluster, str]:
+    def broker(self) -> tuple[Brokers, str]:
         """A broker, by chance, and its cluster."""
         cluster = self.cluster
         return cluster, self.chance.choice(sorted(cluster.nodes))
+
+    @property
+    def embedded(self) -> tuple[EmbeddedCluster, str]:
+        """The same of a simulated world."""
+        return cast("tuple[EmbeddedCluster, str]", self.broker)
+
+    @property
+    def simulated(self) -> World:
+        """The world, for faults that are inflicted on simulated ones only."""
+        return cast("World", self.world)
 
 
 async def stop_broker(target: Target, seconds: float) -> None:
     """Crash a broker and start it again with its data."""
     cluster, broker = target.broker
     await cluster.stop_node(broker)
-    await asyncio.sleep(seconds)
+    await target.world.let_last(seconds)
     await cluster.start_node(broker)
 
 
@@ -85,13 +153,13 @@ async def freeze_broker(target: Target, seconds: float) -> None:
     """Suspend a broker, while its connections stay open and silent."""
     cluster, broker = target.broker
     cluster.freeze(broker)
-    await asyncio.sleep(seconds)
+    await target.world.let_last(seconds)
     cluster.thaw(broker)
 
 
 async def hold_replication(target: Target, seconds: float) -> None:
     """Let a broker fall behind, or look dead to its followers."""
-    cluster, broker = target.broker
+    cluster, broker = target.embedded
     cluster.hold_replication(broker)
     await asyncio.sleep(seconds)
     cluster.release_replication(broker)
@@ -99,7 +167,7 @@ async def hold_replication(target: Target, seconds: float) -> None:
 
 async def hold_metadata(target: Target, seconds: float) -> None:
     """Keep the changes of streams, leaders and groups from a broker."""
-    cluster, broker = target.broker
+    cluster, broker = target.embedded
     cluster.hold_metadata(broker)
     await asyncio.sleep(seconds)
     cluster.release_metadata(broker)
@@ -110,7 +178,7 @@ async def move_leader(target: Target, seconds: float) -> None:
     cluster = target.cluster
     for broker in target.chance.sample(sorted(cluster.nodes), 2):
         await cluster.stop_node(broker)
-        await asyncio.sleep(seconds / 2)
+        await target.world.let_last(seconds / 2)
         await cluster.start_node(broker)
 
 
@@ -124,7 +192,7 @@ async def stop_two_brokers(target: Target, seconds: float) -> None:
     for broker in brokers:
         await cluster.stop_node(broker)
     for broker in reversed(brokers):
-        await asyncio.sleep(seconds / 2)
+        await target.world.let_last(seconds / 2)
         await cluster.start_node(broker)
 
 
@@ -150,7 +218,7 @@ async def kill_at_commit(target: Target, seconds: float) -> None:
 
     In the second cluster each message counts, as only bridges write there.
     """
-    world, hosts = target.world, target.processes.with_twins or target.processes.hosts
+    world, hosts = target.simulated, target.processes.with_twins or target.processes.hosts
     stalls = [
         node.faults.stall("PublishAsync", at="reply", when_reply=is_wanted)
         for cluster, is_wanted in zip(world.clusters, (_is_commit, _is_copy), strict=False)
@@ -211,14 +279,14 @@ async def crash_broker(target: Target, seconds: float) -> None:
     world, (cluster, broker) = target.world, target.broker
     await world.crash(broker)
     await cluster.stop_node(broker)
-    await asyncio.sleep(seconds)
+    await world.let_last(seconds)
     world.restart(broker)
     await cluster.start_node(broker)
 
 
 async def lose_answers(target: Target, seconds: float) -> None:
     """Let a broker do what it is asked for, and answer nothing or an error for a while."""
-    (cluster, broker), chance = target.broker, target.chance
+    (cluster, broker), chance = target.embedded, target.chance
     faults = cluster.nodes[broker].faults
     rpcs = chance.sample(ANSWERS, 3)
     injected = [
@@ -232,7 +300,7 @@ async def lose_answers(target: Target, seconds: float) -> None:
 
 async def repeat_messages(target: Target, seconds: float) -> None:
     """Let a broker send messages twice to subscribers."""
-    (cluster, broker), chance = target.broker, target.chance
+    (cluster, broker), chance = target.embedded, target.chance
     faults = cluster.nodes[broker].faults
     repeated = faults.duplicate("Subscribe", at="reply", times=chance.randint(1, 50))
     await asyncio.sleep(seconds)
@@ -242,21 +310,23 @@ async def repeat_messages(target: Target, seconds: float) -> None:
 async def set_clock(target: Target, seconds: float) -> None:
     """Let the time of day of a host jump, and jump back."""
     host = target.chance.choice(target.processes.hosts)
-    target.world.set_clock(host, target.chance.uniform(-JUMP, JUMP))
+    target.simulated.set_clock(host, target.chance.uniform(-JUMP, JUMP))
     await asyncio.sleep(seconds)
-    target.world.set_clock(host, 0.0)
+    target.simulated.set_clock(host, 0.0)
 
 
 async def drift_clock(target: Target, seconds: float) -> None:
     """Let the clocks of a host, of a process or a broker, run too fast or too slowly."""
-    world = target.world
+    world = target.simulated
     host = target.chance.choice([*target.processes.hosts, *world.broker_ids])
     world.set_rate(host, target.chance.uniform(1 - DRIFT, 1 + DRIFT))
     await asyncio.sleep(seconds)
     world.set_rate(host, 1.0)
 
 
-KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
+Inflict = Callable[[Target, float], Awaitable[None]]
+
+KINDS: Final[dict[str, Inflict]] = {
     each.__name__: each
     for each in (
         *(stop_broker, freeze_broker, hold_replication, hold_metadata, move_leader),
@@ -276,6 +346,11 @@ KINDS: Final[dict[str, Callable[[Target, float], Awaitable[None]]]] = {
         ),
     )
 }
+
+ON_REAL_NODES: Final[tuple[Inflict, ...]] = (
+    *(stop_broker, stop_two_brokers, move_leader, freeze_broker, crash_broker),
+    *(cut, slow_network, kill_process, stop_process, start_twin),
+)
 
 
 def plan(seed: int, seconds: float) -> list[Fault]:

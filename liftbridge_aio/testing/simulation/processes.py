@@ -1,13 +1,11 @@
-"""The processes of a simulated world: each has a host, and is started again when it ends."""
+"""The processes of a world: each has a host, and is started again when it ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from .world import World, leaves
+from typing import Any, Final, Protocol
 
 Main = Callable[[], Coroutine[Any, Any, object]]
 """The main function of a process."""
@@ -16,6 +14,33 @@ CLOSED: Final = 30.0
 """Simulated seconds within which a process ends that is told to."""
 REBORN: Final = 0.5
 """Seconds after which a process that has ended is started again."""
+
+
+class Hosts(Protocol):
+    """Where processes run: a simulated world, or this machine."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+
+    @property
+    def broker_ids(self) -> Sequence[str]:
+        """The hosts of brokers."""
+
+    def on(self, host: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task on a host."""
+
+    async def wait_alive(self, host: str) -> None:
+        """Wait until a host runs."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Return the errors of a group and of the groups in it."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error
 
 
 @dataclass
@@ -49,7 +74,7 @@ class Processes:
         failed: resolved with the first error that no process may end with.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Hosts) -> None:
         self.hosts: list[str] = []
         self.with_twins: list[str] = []
         self.failed: asyncio.Future[BaseException] = world.loop.create_future()

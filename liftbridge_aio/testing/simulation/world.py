@@ -24,6 +24,7 @@ from grpclib.server import Handler
 from simloop._net import _current_host
 from simloop._policy import PCTPolicy, SchedulingPolicy
 
+from liftbridge_aio._client.client import Client
 from liftbridge_aio._publish.message import PendingPublish
 from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.durable_reader import DurableReader
@@ -32,6 +33,7 @@ from liftbridge_aio.broker import BrokerPanicked, EmbeddedCluster, Flaws
 from liftbridge_aio.broker.server.call import Call
 from liftbridge_aio.broker.server.connections import ServerConnection
 from liftbridge_aio.model import StreamPartition
+from liftbridge_aio.options import ClientOptions
 
 from .drift import Drift
 from .loop import Loop
@@ -65,15 +67,6 @@ class _Task(asyncio.Task[Any]):
 
 class _Future(asyncio.Future[Any]):
     """A future in Python, so that its hash can be replaced."""
-
-
-def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Return the errors of a group and of the groups in it."""
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from leaves(each)
-    else:
-        yield error
 
 
 class _Watched:
@@ -195,6 +188,18 @@ class World:
     def broker_ids(self) -> list[str]:
         """The ids of all brokers, which are the names of their hosts, too."""
         return [each for cluster in self.clusters for each in sorted(cluster.nodes)]
+
+    def addresses(self, cluster: int = 0) -> list[str]:
+        """Return the addresses of the brokers of a cluster."""
+        return [f"{each}:{PORT}" for each in sorted(self.clusters[cluster].nodes)]
+
+    def client(self, options: ClientOptions, cluster: int = 0) -> Client:
+        """Return a client of a cluster."""
+        return Client(*self.addresses(cluster), options=options)
+
+    async def let_last(self, seconds: float) -> None:
+        """Let the outage of a broker last."""
+        await asyncio.sleep(seconds)
 
     def clocks_were_right(self, since: float) -> bool:
         """Return whether no clock has been wrong since a time, in seconds of the world."""

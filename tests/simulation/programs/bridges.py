@@ -16,7 +16,6 @@ from .program import (
     SAFE,
     STREAM,
     Program,
-    addresses,
     new_client,
 )
 
@@ -35,22 +34,24 @@ class Mirroring(Program):
 
     async def prepare(self, client: Client) -> None:
         """Create the target: one that the bridge created would have one replica."""
-        async with new_client(self.world, self.world.clusters[1]) as there:
+        async with new_client(self.world, 1) as there:
             await there.create_stream(
                 STREAM, partitions=PARTITIONS, replication_factor=3, options=MIRROR
             )
 
     async def work(self, host: str) -> None:
         """Copy, or read the copies."""
-        here, there = self.world.clusters
         if host != self.hosts[-1]:
             await asyncio.sleep(self.world.chance.choice((0.0, 0.0, LATE)))
-            urls = (f"liftbridge://{','.join(addresses(each))}/{STREAM}" for each in (here, there))
+            urls = (
+                f"liftbridge://{','.join(self.world.addresses(each))}/{STREAM}"
+                for each in range(self.clusters)
+            )
             await Bridge(*urls).run()
             return
         seen = self.seen = Counter()
         async with (
-            new_client(self.world, there) as client,
+            new_client(self.world, 1) as client,
             client.subscribe(
                 STREAM, ALL_PARTITIONS, StartAt.earliest(), resubscribe_timeout=None
             ) as messages,
@@ -62,7 +63,7 @@ class Mirroring(Program):
 
     async def judge(self, client: Client) -> None:
         """Check that each partition has what the source has, in that order."""
-        async with new_client(self.world, self.world.clusters[1]) as there:
+        async with new_client(self.world, 1) as there:
             for partition, log in self.orders.log.items():
                 async with there.read(STREAM, partition=partition) as messages:
                     copied = [each.value async for each in messages if is_copy(each)]

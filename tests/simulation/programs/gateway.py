@@ -12,9 +12,8 @@ from liftbridge_aio import Client, LiftbridgeError
 from liftbridge_aio.durable_streams import START, DurableStream, IdempotentProducer
 from liftbridge_aio.durable_streams.gateway import Gateway, GatewayOptions
 from liftbridge_aio.options import OWN_STREAM
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PACE, Orders, Program, new_client
+from .program import PACE, Orders, Program, Surroundings, new_client
 
 
 class Serving(Program):
@@ -23,7 +22,7 @@ class Serving(Program):
     hosts = ("gateway",)
     may_end_with = (LiftbridgeError,)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._stored: set[int] = set()
         """Numbers whose append was answered."""

@@ -16,9 +16,8 @@ from liftbridge_aio import (
     NotFound,
     StartAt,
 )
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import OUTAGE, PACE, SAFE, STREAM, Orders, Program, new_client
+from .program import OUTAGE, PACE, SAFE, STREAM, Orders, Program, Surroundings, new_client
 
 
 class Grouping(Program):
@@ -53,7 +52,7 @@ class Recreating(Program):
     target = "ledger"
     passing = "passing"
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._round = 0
         """How often the stream was created."""

@@ -16,9 +16,8 @@ from liftbridge_aio import (
     StartAt,
     StreamOptions,
 )
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PACE, Orders, Program, new_client
+from .program import PACE, Orders, Program, Surroundings, new_client
 
 TARGET: Final = "accounts"
 
@@ -34,7 +33,7 @@ class Accounting(Program):
     with_twins = hosts
     may_end_with = (LiftbridgeError,)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._acked: dict[int, bytes] = {}
         """The entries by their offsets."""

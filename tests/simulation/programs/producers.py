@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Collection
 
 from liftbridge_aio import Client, Isolation, LiftbridgeError, StartAt
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PACE, SAFE, Orders, Program, new_client
+from .program import PACE, SAFE, Orders, Program, Surroundings, new_client
 
 
 class Producing(Program):
@@ -19,7 +18,7 @@ class Producing(Program):
     may_end_with = (LiftbridgeError,)
     target = "numbers"
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._stored: set[bytes] = set()
         self._tried = 0

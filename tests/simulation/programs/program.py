@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Collection
-from typing import ClassVar, Final
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Protocol
 
 from liftbridge_aio import (
     Client,
@@ -15,12 +17,10 @@ from liftbridge_aio import (
     RequestTimeout,
     StreamOptions,
 )
-from liftbridge_aio.broker import EmbeddedCluster
+from liftbridge_aio.broker import Flaws
 from liftbridge_aio.groups.core.group_plan import OnReset
 from liftbridge_aio.queue import Delivery, Queue
 from liftbridge_aio.testing import History
-from liftbridge_aio.testing.simulation.world import PORT, World
-from simulation.flaws import CutMessages
 
 STREAM: Final = "orders"
 PARTITIONS: Final = 2
@@ -31,15 +31,53 @@ OUTAGE: Final = (ConnectionFailed, RequestTimeout)
 """With what a process ends that starts in an outage longer than its calls may take."""
 
 
-def addresses(cluster: EmbeddedCluster) -> list[str]:
-    """Return the addresses of the brokers of a cluster."""
-    return [f"{each}:{PORT}" for each in sorted(cluster.nodes)]
+class Surroundings(Protocol):
+    """Where programs run: a simulated world, or this machine with real nodes."""
+
+    @property
+    def chance(self) -> random.Random:
+        """Decides what programs leave to chance."""
+
+    @property
+    def flaws(self) -> Flaws:
+        """What brokers may do wrong."""
+
+    @property
+    def now(self) -> float:
+        """The time in seconds."""
+
+    @property
+    def current_host(self) -> str:
+        """The host of the task that asks."""
+
+    def addresses(self, cluster: int = 0) -> list[str]:
+        """Return the addresses of the brokers of a cluster."""
+
+    def client(self, options: ClientOptions, cluster: int = 0) -> Client:
+        """Return a client of a cluster."""
+
+    def clocks_were_right(self, since: float) -> bool:
+        """Return whether no clock has been wrong since a time."""
 
 
-def new_client(world: World, cluster: EmbeddedCluster | None = None) -> Client:
+class Losses(Protocol):
+    """What servers have lost of what they had stored."""
+
+    @property
+    def places(self) -> Collection[tuple[str, int]]:
+        """The partitions whose log was cut, by stream and number."""
+
+    async def look(self) -> None:
+        """Find out what they have lost by now."""
+
+    def excused(self, stream: str) -> set[bytes]:
+        """Return the values that readers of a stream need not see, as servers have lost them."""
+
+
+def new_client(world: Surroundings, cluster: int = 0, **changes: Any) -> Client:
     """Return a client that soon sees that a broker is gone; of the first cluster by default."""
     options = ClientOptions(health_interval=1.0, health_timeout=1.5, publish_timeout=5.0)
-    return Client(*addresses(cluster or world.cluster), options=options)
+    return world.client(replace(options, **changes), cluster)
 
 
 class Orders:
@@ -47,32 +85,27 @@ class Orders:
 
     Args:
         world: where they are.
+        losses: what servers have lost.
 
     Attributes:
         history: of the publishers and of who reads in order.
         acked: values that servers have stored for sure.
         log: the values of each partition by offset, read at the end.
         is_over: set after the last fault, when no more orders are to come.
+        losses: what servers have lost.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings, losses: Losses) -> None:
         self.history = History(clock=lambda: world.now)
         self.acked: set[bytes] = set()
         self.log: dict[int, dict[int, bytes]] = {}
         self.is_over = False
-        self._world = world
-        self._cut_messages = CutMessages(world)
-
-    def excused(self, stream: str = STREAM) -> set[bytes]:
-        """Return the values that readers of a stream need not see, as servers have lost them."""
-        if not self._world.flaws.cuts_committed:
-            return set()
-        return self._cut_messages.excused(self._world.cluster, stream)
+        self.losses = losses
 
     @property
     def owed(self) -> set[bytes]:
-        """The values that were acked, but for those that are excused."""
-        return self.acked - self.excused()
+        """The values that were acked, but for those that servers have lost."""
+        return self.acked - self.losses.excused(STREAM)
 
 
 class Program:
@@ -92,7 +125,7 @@ class Program:
     may_end_with: ClassVar[tuple[type[Exception], ...]] = ()
     """Errors with which a process may end by the docs, to be started again."""
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         self.world = world
         self.orders = orders
         self.seen: Counter[bytes] = Counter()

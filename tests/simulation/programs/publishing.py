@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection
+from typing import Final
 
 from liftbridge_aio import AckPolicy, Client, LiftbridgeError, PublishOutcomeUnknown
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PACE, PARTITIONS, STREAM, Orders, Program, new_client
+from .program import PACE, PARTITIONS, STREAM, Orders, Program, Surroundings, new_client
+
+LATE: Final = 13.0
+"""Seconds after which each publish has ended: two timeouts, and a clock that may be slow."""
 
 
 class Publishing(Program):
@@ -17,12 +20,16 @@ class Publishing(Program):
 
     hosts = ("p0", "p1")
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._numbers: Counter[int] = Counter()
         """Of each partition: how many messages were tried."""
         self._acked: set[int] = set()
         """The partitions whose last message was acked."""
+        self.began: dict[int, float] = {}
+        """Of each partition: when the newest acked message was sent."""
+        self._offsets: dict[bytes, int] = {}
+        """Where acked messages are."""
         self._done: set[int] = set()
         """The partitions whose publisher has done all."""
 
@@ -45,8 +52,9 @@ class Publishing(Program):
         history = self.orders.history
         history.sent(value, partition, producer=producer)
         self._acked.discard(partition)
+        began = self.world.now
         try:
-            await client.publish(
+            ack = await client.publish(
                 STREAM, value, key=key, partition=partition, ack_policy=AckPolicy.ALL
             )
         except (PublishOutcomeUnknown, asyncio.CancelledError) as error:
@@ -59,6 +67,21 @@ class Publishing(Program):
             history.acked(value, partition, producer=producer)
             self.orders.acked.add(value)
             self._acked.add(partition)
+            self._offsets[value] = ack.offset
+            self.began[partition] = max(began, self.began.get(partition, began))
+        took = self.world.now - began
+        assert took < LATE, f"a publish ended after {took:.1f} s"
+
+    async def judge(self, client: Client) -> None:
+        """Check that messages are where their acks have said."""
+        excused = self.orders.losses.excused(STREAM)
+        log = {value: at for each in self.orders.log.values() for at, value in each.items()}
+        wrong = [
+            (value, at, log[value])
+            for value, at in self._offsets.items()
+            if value not in excused and log[value] != at
+        ]
+        assert not wrong, f"acks named other offsets than the log has: {wrong[:5]}"
 
     def missing(self) -> Collection[bytes]:
         """Return the publishers that still publish."""

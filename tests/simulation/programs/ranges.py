@@ -23,9 +23,8 @@ from liftbridge_aio import (
     StopAt,
 )
 from liftbridge_aio.testing import History, check_history
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PACE, PARTITIONS, SAFE, Orders, Program, new_client
+from .program import PACE, PARTITIONS, SAFE, Orders, Program, Surroundings, new_client
 
 TARGET: Final = "batches"
 STARTS: Final = ("earliest", "latest", "new_only", "offset", "time", "ago")
@@ -109,7 +108,7 @@ class Batching(Program):
     hosts = ("batcher", "browser")
     may_end_with = (LiftbridgeError,)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._history = History(clock=lambda: world.now)
         self._tried = 0

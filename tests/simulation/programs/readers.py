@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from liftbridge_aio import ALL_PARTITIONS, StartAt
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PARTITIONS, STREAM, Orders, Program, new_client
+from .program import PARTITIONS, STREAM, Orders, Program, Surroundings, new_client
 
 
 class Reading(Program):
@@ -15,7 +14,7 @@ class Reading(Program):
 
     hosts = ("reader",)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._lives = 0
 
@@ -31,7 +30,9 @@ class Reading(Program):
             ) as messages,
         ):
             async for message in messages:
-                self.orders.history.delivered(message.value, message.partition, reader=reader)
+                self.orders.history.delivered(
+                    message.value, message.partition, reader=reader, offset=message.offset
+                )
                 self.seen[message.value] += 1
 
 

@@ -9,9 +9,8 @@ from typing import Final, NoReturn
 
 from liftbridge_aio import Client, LiftbridgeError, Message, NotFound, StartAt
 from liftbridge_aio.queue import DeadLetter, Delivery, Nack, RetryStreams
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import SAFE, STREAM, Orders, Program, new_client
+from .program import SAFE, STREAM, Orders, Program, Surroundings, new_client
 
 TIERS: Final = (0.5, 3.0)
 """Seconds that messages wait in the retry streams."""
@@ -34,7 +33,7 @@ class Retrying(Program):
     with_twins = ("k1", "k2")
     may_end_with = (LiftbridgeError,)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._letters: dict[bytes, Message] = {}
         """The dead letters by value."""

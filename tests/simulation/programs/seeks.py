@@ -6,9 +6,8 @@ import asyncio
 from collections import defaultdict
 
 from liftbridge_aio import LiftbridgeError, MergedSubscription, StartAt, StopAt
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PARTITIONS, STREAM, Orders, Program, new_client
+from .program import PARTITIONS, STREAM, Orders, Program, Surroundings, new_client
 
 
 class Seeking(Program):
@@ -20,7 +19,7 @@ class Seeking(Program):
 
     hosts = ("seeker",)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._unseen = dict.fromkeys(range(PARTITIONS), 0)
         """The offset of each partition up to which all was seen."""
@@ -76,7 +75,7 @@ class Marking(Program):
     hosts = ("marker",)
     may_end_with = (LiftbridgeError,)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._read: defaultdict[int, int] = defaultdict(lambda: -1)
         """The last offset of each partition that was read."""

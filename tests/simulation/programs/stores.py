@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from liftbridge_aio import Client, Message, StartAt
-from liftbridge_aio.testing.simulation.world import World
 
-from .program import PARTITIONS, STREAM, Orders, Program, new_client
+from .program import PARTITIONS, STREAM, Orders, Program, Surroundings, new_client
 
 SCHEMA: Final = """
     PRAGMA journal_mode = WAL;
@@ -35,7 +34,7 @@ class Booking(Program):
     with_twins = hosts
     may_end_with = (Overtaken,)
 
-    def __init__(self, world: World, orders: Orders) -> None:
+    def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
         self._folder = tempfile.TemporaryDirectory()
         self._path = Path(self._folder.name, "books")

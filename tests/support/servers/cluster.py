@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from liftbridge_aio.testing.simulation.faults import Brokers
 from support.servers.health import missing
 from support.servers.nats import NatsServer
 from support.servers.node import LiftbridgeNode, Setting, in_own_loop
@@ -34,10 +35,11 @@ class ClusterNotHealthy(Exception):
     """The nodes did not come to work together in time; the text says what was missing."""
 
 
-class Cluster(Protocol):
+class Cluster(Brokers, Protocol):
     """The interface of the cluster under test, real or embedded.
 
-    Nodes keep their addresses and their data from one start to the next.
+    Its nodes fail as those of a simulated world do. They keep their addresses and their data from
+    one start to the next; a node that was started may take a while to join in.
     """
 
     @property
@@ -47,18 +49,6 @@ class Cluster(Protocol):
     @property
     def addresses(self) -> Mapping[str, str]:
         """``host:port`` of every node, running or not, by its id."""
-
-    async def kill(self, node_id: str) -> None:
-        """End a node at once, as a crash does."""
-
-    async def start(self, node_id: str) -> None:
-        """Start a node that was killed; it may take a while to join in."""
-
-    async def freeze(self, node_id: str) -> None:
-        """Let a node do nothing while its connections stay open."""
-
-    async def thaw(self, node_id: str) -> None:
-        """Let a frozen node go on."""
 
     async def heal(self) -> None:
         """Bring all nodes back, delete all streams, and wait until everything works."""
@@ -119,25 +109,25 @@ class LiftbridgeCluster:
         if self._nats is not None:
             self._nats.stop()
 
-    async def kill(self, node_id: str) -> None:
+    async def stop_node(self, server_id: str) -> None:
         """End a node at once, as a crash does (SIGKILL)."""
-        await asyncio.to_thread(self.nodes[node_id].kill)
+        await asyncio.to_thread(self.nodes[server_id].kill)
 
-    async def stop(self, node_id: str) -> None:
+    async def stop(self, server_id: str) -> None:
         """End a node in order (SIGINT)."""
-        await asyncio.to_thread(self.nodes[node_id].stop)
+        await asyncio.to_thread(self.nodes[server_id].stop)
 
-    async def start(self, node_id: str) -> None:
+    async def start_node(self, server_id: str) -> None:
         """Start a node that was killed or stopped."""
-        await asyncio.to_thread(self.nodes[node_id].launch)
+        await asyncio.to_thread(self.nodes[server_id].launch)
 
-    async def freeze(self, node_id: str) -> None:
+    def freeze(self, server_id: str) -> None:
         """Let a node do nothing while its connections stay open (SIGSTOP)."""
-        self.nodes[node_id].freeze()
+        self.nodes[server_id].freeze()
 
-    async def thaw(self, node_id: str) -> None:
+    def thaw(self, server_id: str) -> None:
         """Let a frozen node go on (SIGCONT)."""
-        self.nodes[node_id].thaw()
+        self.nodes[server_id].thaw()
 
     async def stop_nats(self) -> None:
         """End NATS, which all nodes need to do anything."""

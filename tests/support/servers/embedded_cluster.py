@@ -26,21 +26,26 @@ class EmbeddedNodes:
         """``host:port`` of every node, running or not, by its id."""
         return {node_id: node.address for node_id, node in self.cluster.nodes.items()}
 
-    async def kill(self, node_id: str) -> None:
+    @property
+    def nodes(self) -> Mapping[str, object]:
+        """The nodes by their ids."""
+        return self.cluster.nodes
+
+    async def stop_node(self, server_id: str) -> None:
         """End a node at once, as a crash does."""
-        await self.cluster.stop_node(node_id)
+        await self.cluster.stop_node(server_id)
 
-    async def start(self, node_id: str) -> None:
+    async def start_node(self, server_id: str) -> None:
         """Start a node that was killed."""
-        await self.cluster.start_node(node_id)
+        await self.cluster.start_node(server_id)
 
-    async def freeze(self, node_id: str) -> None:
+    def freeze(self, server_id: str) -> None:
         """Let a node do nothing while its connections stay open."""
-        self.cluster.freeze(node_id)
+        self.cluster.freeze(server_id)
 
-    async def thaw(self, node_id: str) -> None:
+    def thaw(self, server_id: str) -> None:
         """Let a frozen node go on."""
-        self.cluster.thaw(node_id)
+        self.cluster.thaw(server_id)
 
     async def heal(self) -> None:
         """Bring all nodes back; each test has a cluster of its own, so streams may stay."""
