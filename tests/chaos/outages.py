@@ -34,6 +34,7 @@ async def restart_in_turn(target: Target, seconds: float) -> None:
     del seconds
     world = _world(target)
     for node in target.chance.sample(sorted(world.nodes), len(world.nodes)):
+        world.witness.down.add(node)
         await world.cluster.stop(node)
         await world.start_node(node)
         await world.works()

@@ -166,27 +166,30 @@ def _partitions(view: Fields) -> Iterator[tuple[str, int, Fields]]:
 
 def _lacking(views: Mapping[str, Fields], request: Json) -> str | None:
     advertised: Mapping[str, str] = request["advertised"]
-    states: dict[tuple[str, int], tuple[bytes, ...]] = {}
-    for node, view in views.items():
+    by_node = {
+        node: {(stream, partition): state for stream, partition, state in _partitions(view)}
+        for node, view in views.items()
+    }
+    wanted = {place for states in by_node.values() for place in states}
+    if missing := {*request["streams"], CURSORS} - {stream for stream, _ in wanted}:
+        return f"no node knows {sorted(missing)}"
+    leaders: dict[tuple[str, int], bytes] = {}
+    for node, states in by_node.items():
         brokers = {
             data_of(each, 1).decode(): f"{data_of(each, 2).decode()}:{number(each, 3)}"
-            for each in map(decode, view.get(1, []))
+            for each in map(decode, views[node].get(1, []))
         }
         for other, address in advertised.items():
             if brokers.get(other) != address:
                 return f"{node} says that {other} is at {brokers.get(other)}"
-        seen = set()
-        for stream, partition, state in _partitions(view):
-            seen.add((stream, partition))
+        if unknown := wanted - states.keys():
+            return f"{node} does not know {sorted(unknown)}"
+        for place, state in states.items():
             if {*state.get(3, [])} != {*state.get(4, [])}:
-                return f"{node} says that not all replicas are in sync for {stream}/{partition}"
-            found = (data_of(state, 2), *sorted(state[3]))
-            if states.setdefault((stream, partition), found) != found:
-                return f"nodes disagree on who leads {stream}/{partition}"
-        if lacking := {*request["streams"], CURSORS} - {stream for stream, _ in seen}:
-            return f"{node} does not know {sorted(lacking)}"
-        if lacking := states.keys() - seen:
-            return f"{node} does not know {sorted(lacking)}"
+                return f"{node} says that not all replicas of {place} are in sync"
+            leader = data_of(state, 2)
+            if leaders.setdefault(place, leader) != leader:
+                return f"nodes disagree on who leads {place}"
     return None
 
 

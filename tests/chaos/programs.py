@@ -9,8 +9,10 @@ from typing import Final, cast
 from chaos.world import RealWorld
 from liftbridge_aio import Ack, AckPolicy, Client, LiftbridgeError, PublishOutcomeUnknown, StartAt
 from liftbridge_aio.queue import Delivery
+from simulation.programs.gateway import Serving
 from simulation.programs.program import SAFE, STREAM, Orders, Program, Surroundings, new_client
 from simulation.programs.queues import Queueing
+from simulation.programs.retries import Retrying
 
 TARGET: Final = "readings"
 RATE: Final = 30.0
@@ -52,6 +54,18 @@ class Leasing(Queueing):
         await super().judge(client)
 
 
+class Relaying(Serving):
+    """Two gateways, each of which can crash alone."""
+
+    hosts = ("west", "east")
+
+
+class Postponing(Retrying):
+    """Members of a queue with retry streams that nobody deletes."""
+
+    hosts = ("k1", "k2", "collector")
+
+
 class Measuring(Program):
     """A publisher that waits for no ack, and a reader that is slow: both with AckPolicy.LEADER.
 
@@ -68,6 +82,7 @@ class Measuring(Program):
         self._acked: dict[bytes, int] = {}
         """Offsets by value."""
         self._refused: set[bytes] = set()
+        self._unsettled: set[asyncio.Future[Ack]] = set()
         self._given: dict[int, bytes] = {}
         """What the reader of this life was given, by offset."""
         self.lost = 0
@@ -96,9 +111,11 @@ class Measuring(Program):
         except LiftbridgeError:
             self._refused.add(value)
             return
+        self._unsettled.add(future)
         future.add_done_callback(lambda done: self._settle(value, done))
 
     def _settle(self, value: bytes, done: asyncio.Future[Ack]) -> None:
+        self._unsettled.discard(done)
         if done.cancelled() or isinstance(error := done.exception(), PublishOutcomeUnknown):
             return
         if error is not None:
@@ -126,6 +143,7 @@ class Measuring(Program):
 
     async def judge(self, client: Client) -> None:
         """Check that what the log has was delivered, unless its offset had another message."""
+        assert not self._unsettled, f"{len(self._unsettled)} publishes never ended"
         async with client.read(TARGET, StartAt.earliest()) as messages:
             log = {each.offset: each.value async for each in messages}
         stored = {value: at for at, value in log.items()}

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.real_time
 SETTINGS: Final = bytes.fromhex("000000040000000000")
 WAYS: Final = [Direction.TO_TARGET, Direction.TO_CLIENTS]
 SEEDS: Final = range(int(os.environ.get("LIFTBRIDGE_FAULT_SEEDS", "1")))
-"""More seeds find more, and take longer; so does the chaos run."""
+"""More seeds find more, and take longer."""
 WATCHFUL: Final = {"health_interval": 0.3, "health_timeout": 0.2, "call_timeout": 2.0}
 """Options with which a link that hangs is noticed soon."""
 

@@ -1,9 +1,10 @@
 """A simulated world: brokers, programs and faults in virtual time, from a seed.
 
-`simulation`, `shrink` and this package are imported on any Python; the others need simloop.
+`faults`, `processes`, `shrink`, `simulation` and this package are imported on any Python; the
+others need simloop.
 
 - `drift`: Clocks of hosts that run too fast or too slowly.
-- `faults`: The faults of a world, by chance: each begins, lasts, and is undone.
+- `faults`: The catalogue of faults, and the plan of a seed: each begins, lasts, and is undone.
 - `loop`: The event loop in virtual time.
 - `processes`: Processes that are started again when they end.
 - `shrink`: The fewest of the parts of a failing run that still fail.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import ClassVar
 
 from liftbridge_aio import ALL_PARTITIONS, Client, Isolation, Message, StartAt
@@ -28,6 +28,8 @@ class Invoicing(Program):
     with_twins: ClassVar[tuple[str, ...]] = ("invoicer",)
     may_end_with = (TransactionError, *OUTAGE)
     target = "invoices"
+    is_ordered = True
+    """Whether the results of a key are in the order of its messages."""
 
     async def prepare(self, client: Client) -> None:
         """Create the stream of results."""
@@ -86,7 +88,12 @@ class Invoicing(Program):
         lost, invented = self.orders.acked - values.keys(), values.keys() - ordered
         assert not lost, f"{self.target}: lost: {sorted(lost)[:5]}"
         assert not invented, f"{self.target}: of no order: {sorted(invented)[:5]}"
+        places = {value: at for log in self.orders.log.values() for at, value in log.items()}
         for partition, messages in enumerate(found):
+            by_key: defaultdict[bytes, list[int]] = defaultdict(list)
+            for message in messages if self.is_ordered else ():
+                by_key[message.key].append(places[message.value])
+            assert all(each == sorted(each) for each in by_key.values()), "in another order"
             if not messages:
                 continue
             start = self.world.chance.randrange(messages[-1].offset + 1)
@@ -111,6 +118,7 @@ class Receipting(Invoicing):
     hosts = ("r1", "r2", "accountant")
     with_twins = ("r1", "r2")
     target = "receipts"
+    is_ordered = False
 
     async def _produce(self, client: Client, host: str) -> None:
         """Be a member."""
