@@ -22,6 +22,8 @@ BUFFER: Final = 32 * 1024
 SIZE: Final = 500
 IDLE: Final = (1.0, 20.0)
 """Seconds for which the slow reader takes nothing, least and most."""
+ENOUGH: Final = 100
+"""Messages of which some must have been leased."""
 CALL_BOUND: Final = 11.0
 """Seconds after which a call has ended: its timeout, and one more."""
 
@@ -33,6 +35,7 @@ class Leasing(Queueing):
     with_twins = ()
     group = "leasing"
     letters = "orders.leased.dead"
+    concurrency = 1  # an owner alone is too slow at times
 
     def __init__(self, world: Surroundings, orders: Orders) -> None:
         super().__init__(world, orders)
@@ -50,8 +53,8 @@ class Leasing(Queueing):
 
     async def judge(self, client: Client) -> None:
         """Check that messages were leased, besides what holds for each queue."""
-        assert self._leased, "no message was leased"
         await super().judge(client)
+        assert self._leased or len(self.seen) < ENOUGH, "no message was leased"
 
 
 class Relaying(Serving):

@@ -27,6 +27,7 @@ class Queueing(Program):
     with_twins: ClassVar[tuple[str, ...]] = ("q1", "q2")
     may_end_with = OUTAGE
     group = "shipping"
+    concurrency = 4
     letters = "orders.dead"
 
     def __init__(self, world: Surroundings, orders: Orders) -> None:
@@ -67,7 +68,7 @@ class Queueing(Program):
                 nats=self.nats,
             ) as queue:
                 self.members[host] = queue
-                await queue.run(self.ship, concurrency=4, stop_on_signals=False)
+                await queue.run(self.ship, concurrency=self.concurrency, stop_on_signals=False)
 
     async def ship(self, delivery: Delivery) -> None:
         """Handle a message, now and then too late or not at all."""
