@@ -53,8 +53,8 @@ NATS_AWAY: Final = (PublishRefused,)
 """With what processes may end that publish while NATS is away; the simulation has none."""
 LOOK_AFTER: Final = 3.0
 """Seconds after which the witness looks whether servers have lost what a program lacks."""
-STUCK: Final = 40.0
-"""Seconds after which a program is held to be stuck."""
+STUCK: Final = 80.0
+"""Seconds after which a program is held to be stuck, also on a busy machine."""
 CLOSING: Final = 8.0
 """Seconds that are kept for the end of a run."""
 POLL: Final = 0.05
@@ -128,7 +128,7 @@ class Run:
     ) -> None:
         self.world = world
         self.losses = WitnessedLosses(world.witness)
-        self.load = Load(world, programs, self.losses, NATS_AWAY)
+        self.load = Load(world, programs, self.losses, NATS_AWAY, STUCK)
         self.losses.history = self.load.orders.history
         self.verdict = verdict
         self._tell = tell

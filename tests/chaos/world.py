@@ -27,8 +27,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     # A node tells the old address of a broker for so long after it has moved; when it has expired
     # and a node is dead, a question for metadata takes three seconds (W28). The default is 2m.
     "metadata.cache.max.age": "15s",
-    "groups.consumer.timeout": "3s",
-    "groups.coordinator.timeout": "1s",
+    # A machine that is busy must not expel members.
+    "groups.consumer.timeout": "8s",
+    "groups.coordinator.timeout": "3s",
     "activity.stream.enabled": False,
 }
 LAST_WORDS: Final = 1500

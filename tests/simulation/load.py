@@ -82,6 +82,7 @@ class Load:
         programs: which ones, besides the publishers.
         losses: what servers lose.
         may_end_with: errors with which any process may end, besides those of its program.
+        within: seconds after the last fault within which everybody works again.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Load:
         programs: Sequence[type[Program]],
         losses: Losses,
         may_end_with: tuple[type[Exception], ...] = (),
+        within: float = RECOVERED,
     ) -> None:
         self.world = world
         self.orders = Orders(world, losses)
@@ -100,6 +102,7 @@ class Load:
         self.ends: list[str] = []
         """With which errors processes have ended, and when."""
         self._may_end_with = may_end_with
+        self._within = within
         self._suspect: list[tuple[Program, Exception]] = []
         """How processes ended that may have relied on what servers have lost."""
         self._resets: set[tuple[str | None, int | None]] = set()
@@ -189,9 +192,9 @@ class Load:
             lacking = [each for each in lacking if not self.is_excused(each)]
             if not lacking:
                 return
-            if self.world.now > began + RECOVERED:
+            if self.world.now > began + self._within:
                 lacks = {type(each).__name__: sorted(each.missing())[:5] for each in lacking}
-                raise AssertionError(f"not done {RECOVERED:g} s after the last fault: {lacks}")
+                raise AssertionError(f"not done {self._within:g} s after the last fault: {lacks}")
             await asyncio.sleep(0.1)
 
     async def _read_out(self, client: Client) -> None:
