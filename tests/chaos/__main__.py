@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chaos.run import PROGRAMS, chaos
+from chaos.run import PROGRAMS, RECOVERY_BOUND, chaos
 from chaos.soak import soak
 
 
@@ -20,13 +20,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
     parser.add_argument("--seed", type=int, help="the plan to play (default: a new one)")
     parser.add_argument("--program", action="append", default=[], help="run this one only")
+    parser.add_argument(
+        "--bound",
+        type=float,
+        default=RECOVERY_BOUND,
+        help=f"seconds that programs get to work again (default: {RECOVERY_BOUND:g})",
+    )
     parser.add_argument("--soak", action="store_true", help="no faults: see whether memory grows")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
     arguments = parser.parse_args()
     ok, text, figures = (
         _soak(arguments.minutes * 60)
         if arguments.soak
-        else _chaos(arguments.seed, arguments.minutes * 60, arguments.program)
+        else _chaos(arguments.seed, arguments.minutes * 60, arguments.bound, arguments.program)
     )
     _tell(text)
     if arguments.json is not None:
@@ -34,10 +40,12 @@ def main() -> int:
     return 0 if ok else 1
 
 
-def _chaos(seed: int | None, seconds: float, names: list[str]) -> tuple[bool, str, dict[str, Any]]:
+def _chaos(
+    seed: int | None, seconds: float, bound: float, names: list[str]
+) -> tuple[bool, str, dict[str, Any]]:
     chosen = random.SystemRandom().randrange(10**6) if seed is None else seed
     programs = [each for each in PROGRAMS if not names or each.__name__ in names]
-    verdict = asyncio.run(chaos(chosen, seconds, _tell, programs=programs))
+    verdict = asyncio.run(chaos(chosen, seconds, _tell, bound, programs))
     return not verdict.failures, verdict.text(), verdict.as_json()
 
 

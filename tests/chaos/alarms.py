@@ -26,18 +26,24 @@ class _Listener(logging.Handler):
 
 @contextmanager
 def listening(failures: list[str]) -> Iterator[None]:
-    """Note such errors, in the running loop, until the context is left."""
+    """Note such errors, in the running loop, until the context is left.
+
+    Less is not logged meanwhile: pytest keeps what is, with the frames of errors and all in them.
+    """
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
     log, listener = logging.getLogger(CLIENT_LOG), _Listener(failures)
+    level = log.level
 
     def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         failures.append(f"the loop was told: {context['message']}: {context.get('exception')!r}")
 
     loop.set_exception_handler(handle)
     log.addHandler(listener)
+    log.setLevel(logging.ERROR)
     try:
         yield
     finally:
         log.removeHandler(listener)
+        log.setLevel(level)
         loop.set_exception_handler(before)

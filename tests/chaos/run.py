@@ -132,7 +132,7 @@ class Run:
         self.losses.history = self.load.orders.history
         self.verdict = verdict
         self._tell = tell
-        self._prompt = [each for each in self.load.programs if isinstance(each, PROMPT)]
+        self._prompt = [each for each in self.load.programs if type(each) in PROMPT]
         world.works = self._work_again
 
     async def play(self, processes: Processes, until: float) -> None:

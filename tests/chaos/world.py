@@ -151,7 +151,9 @@ class RealWorld:
             if told not in self._links[host]:
                 target = self.cluster.addresses[node]
                 seed = self._seed + len(self._links) * len(NODE_IDS)
-                self._links[host][told] = await GoawayProxy(target, seed=seed).__aenter__()
+                [port] = free_ports(1)  # while it is refused, no connection takes one of these
+                proxy = GoawayProxy(target, port=port, seed=seed)
+                self._links[host][told] = await proxy.__aenter__()
 
     # For faults
 
@@ -176,6 +178,7 @@ class RealWorld:
     async def start_node(self, server_id: str) -> None:
         """Start a node that was killed."""
         await self.cluster.start_node(server_id)
+        await self.healed()  # which accepts again, too
         for proxy in self.links_to(server_id):
             await proxy.accept()
         self.witness.down.discard(server_id)

@@ -134,16 +134,16 @@ def test_the_table_of_loggers_is_that_of_the_code() -> None:
     assert [names(row[0])[0] for row in table(DOCS / "observing.md", "Logger")] == sorted(used)
 
 
-def test_the_command_for_the_faults_is_one_and_its_table_has_them_all() -> None:
+def test_the_command_for_the_faults_is_one_and_its_table_names_faults() -> None:
     page = DOCS / "faults.md"
     [line] = blocks(page, "console")[0].code.splitlines()
-    assert re.fullmatch(r"\.venv/bin/nox -s chaos -- --minutes 10 --seed \d+", line)
+    assert re.fullmatch(r"\.venv/bin/nox -s chaos -- --minutes \d+ --seed \d+", line)
     assert "def chaos(" in (ROOT / "noxfile.py").read_text()
     head, _, *rows = [row for row in page.read_text().splitlines() if row.count("|") > 9]
     columns = [cell.strip() for cell in head.strip("|").split("|")]
     assert columns == [*CHAOS_COLUMNS]
     faults = [row.strip("|").split("|")[0].strip() for row in rows]
-    assert sorted(faults) == sorted([PEACE, *OUTAGES, "all"])
+    assert {PEACE, "all"} < {*faults} <= {PEACE, *OUTAGES, "all"}
 
 
 def test_the_tables_of_faults_have_the_whole_catalogue() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import ClassVar, Final, NoReturn
 
 from liftbridge_aio import Client, LiftbridgeError, Message, NotFound, StartAt
 from liftbridge_aio.queue import DeadLetter, Delivery, Nack, RetryStreams
@@ -29,7 +29,7 @@ class Retrying(Program):
     what waited in the deleted stream may be lost. No message comes before its delay is over.
     """
 
-    hosts = ("k1", "k2", "janitor", "collector")
+    hosts: ClassVar[tuple[str, ...]] = ("k1", "k2", "janitor", "collector")
     with_twins = ("k1", "k2")
     may_end_with = (LiftbridgeError,)
 
