@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypedDict,
+)
 
 from ._core.addresses import format_address
 from ._core.arguments import INT64_MAX, check_type, check_whole_number
@@ -345,6 +355,45 @@ class OutgoingMessage:
     own_headers: Mapping[str, bytes] | None = None
     """Headers that only this package writes, such as those of transactions: leave them as they are.
     In `headers` they are refused."""
+
+
+class _SharedOptions(TypedDict, total=False):
+    partitioner: Partitioner | None
+    timeout: Duration | None
+
+
+class _AckOptions(_SharedOptions, total=False):
+    ack_timeout: Duration | None
+    retry: Retry | None
+
+
+class UnackedOptions(_SharedOptions, total=False):
+    """Options of `Client.publish_unacked`; `Client.publish` explains them."""
+
+    partition: int | None
+    correlation_id: str | None
+
+
+class ManyOptions(_AckOptions, total=False):
+    """Options of `Client.publish_many`; `Client.publish` explains them."""
+
+    ack_policy: Acked
+
+
+class _OneOptions(UnackedOptions, _AckOptions, total=False):
+    expected_offset: int | None
+
+
+class AckedOptions(_OneOptions, total=False):
+    """Options of `Client.publish`, which explains them."""
+
+    ack_policy: Acked
+
+
+class PublishOptions(_OneOptions, total=False):
+    """Options of `Client.publish_async`; `Client.publish` explains them."""
+
+    ack_policy: AckPolicy
 
 
 class StartPosition(enum.IntEnum):

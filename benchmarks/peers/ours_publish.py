@@ -6,6 +6,7 @@ import time
 
 from benchmarks.peers.measuring import WARM_UP, Outcome, Settings, Watch
 from liftbridge_aio import AckPolicy, Client, LiftbridgeError
+from liftbridge_aio.model import Acked
 
 
 async def publish(client: Client, settings: Settings) -> Outcome:
@@ -40,7 +41,7 @@ async def _windowed(client: Client, settings: Settings, messages: int) -> bool:
 async def _one_by_one(client: Client, settings: Settings) -> list[int]:
     """Publish, wait for the ack, publish the next; the nanoseconds of each."""
     stream, value, partitions = settings.stream, settings.value, settings.partitions
-    policy = AckPolicy[settings.ack_policy.upper()]
+    policy: Acked = AckPolicy.ALL if settings.ack_policy == "all" else AckPolicy.LEADER
     took = []
     for number in range(settings.messages):
         began = time.monotonic_ns()

@@ -29,7 +29,7 @@ from liftbridge_aio.errors import (
     WrongType,
 )
 from liftbridge_aio.interceptors import AckFuture, Interceptor, chained
-from liftbridge_aio.model import AckPolicy, OutgoingMessage
+from liftbridge_aio.model import OutgoingMessage, PublishOptions
 from liftbridge_aio.net.connection_pool import ConnectionPool
 from liftbridge_aio.net.grpclib_shape import data_lane_available
 from liftbridge_aio.net.metadata import MetadataCache
@@ -49,20 +49,21 @@ class Closing(Protocol):
 
 
 Submit: TypeAlias = Callable[[OutgoingMessage], Awaitable[AckFuture]]
-SubmitNow: TypeAlias = Callable[
-    [
-        str,
-        bytes,
-        bytes | None,
-        Mapping[str, bytes] | None,
-        int | None,
-        AckPolicy,
-        int | None,
-        bytes,
-    ],
-    "AckFuture | None",
-]
-"""`Publisher.submit_now`."""
+
+
+class SubmitNow(Protocol):
+    """`Publisher.submit_now`."""
+
+    def __call__(
+        self,
+        stream: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        options: PublishOptions,
+        encoded: bytes = b"",
+    ) -> AckFuture | None:
+        """Queue a plain message where nothing has to be awaited."""
 
 
 class ClientParts(NamedTuple):

@@ -17,21 +17,23 @@ from typing import (
 )
 
 from liftbridge_aio._core.arguments import PARTITION_0, about, check_type
+from liftbridge_aio._core.public_face import lists_options
 from liftbridge_aio._subscribe.typed_reader import TypedReader
 from liftbridge_aio.model import (
     Ack,
-    Acked,
+    AckedOptions,
     AckPolicy,
     AllPartitions,
     Isolation,
+    ManyOptions,
     Message,
-    Partitioner,
+    PublishOptions,
     Record,
     StartAt,
     StopAt,
+    UnackedOptions,
 )
 from liftbridge_aio.options import Duration, Unset
-from liftbridge_aio.retry import Retry
 from liftbridge_aio.values import ValueCodec
 
 if TYPE_CHECKING:
@@ -56,43 +58,6 @@ ItemT_co = TypeVar("ItemT_co", covariant=True)
 SourceT = TypeVar("SourceT", bound=AsyncIterable[Message])
 
 _NEW_ONLY: Final = StartAt.new_only()
-
-
-class _ManyOptions(TypedDict, total=False):
-    partitioner: Partitioner | None
-    ack_timeout: Duration | None
-    retry: Retry | None
-    timeout: Duration | None
-
-
-class PublishManyOptions(_ManyOptions, total=False):
-    """Arguments of `Client.publish_many` that are passed on as they are."""
-
-    ack_policy: AckPolicy
-
-
-class AckedManyOptions(_ManyOptions, total=False):
-    """The same for messages that are all acked."""
-
-    ack_policy: Acked
-
-
-class _OneOptions(_ManyOptions, total=False):
-    partition: int | None
-    expected_offset: int | None
-    correlation_id: str | None
-
-
-class PublishOptions(_OneOptions, total=False):
-    """Arguments of `Client.publish` that are passed on as they are."""
-
-    ack_policy: AckPolicy
-
-
-class AckedOptions(_OneOptions, total=False):
-    """The same where the message is acked."""
-
-    ack_policy: Acked
 
 
 class SubscribeOptions(TypedDict, total=False):
@@ -139,15 +104,19 @@ class QueueOptions(TypedDict, total=False):
 class MessageClient(Protocol):
     """The calls of the client that a typed stream uses."""
 
-    async def publish(self, *arguments: Any, **options: Any) -> Any:
+    async def publish(self, *arguments: Any, **options: Any) -> Ack:
         """Publish a message and wait for its ack."""
+        ...
+
+    async def publish_unacked(self, *arguments: Any, **options: Any) -> None:
+        """Publish a message that no server acks."""
         ...
 
     async def publish_async(self, *arguments: Any, **options: Any) -> Future[Any]:
         """Publish a message and return the future of its ack."""
         ...
 
-    async def publish_many(self, *arguments: Any, **options: Any) -> list[Any]:
+    async def publish_many(self, *arguments: Any, **options: Any) -> list[Ack]:
         """Publish many messages."""
         ...
 
@@ -202,31 +171,14 @@ class TypedStream(Generic[T, ItemT_co]):
             data, headers = self._codec.encode(value, headers)
         return Record(data, key, headers, partition)
 
-    @overload
-    async def publish(
-        self,
-        value: T,
-        key: bytes | None = ...,
-        headers: Mapping[str, bytes] | None = ...,
-        **options: Unpack[AckedOptions],
-    ) -> Ack: ...
-
-    @overload
-    async def publish(
-        self,
-        value: T,
-        key: bytes | None = ...,
-        headers: Mapping[str, bytes] | None = ...,
-        **options: Unpack[PublishOptions],
-    ) -> Ack | None: ...
-
+    @lists_options(AckedOptions, ack_policy=AckPolicy.LEADER)
     async def publish(
         self,
         value: T,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
-        **options: Unpack[PublishOptions],
-    ) -> Ack | None:
+        **options: Unpack[AckedOptions],
+    ) -> Ack:
         """Publish a value and wait for its ack.
 
         Options, errors and the effect of cancelling are those of `Client.publish`.
@@ -241,10 +193,26 @@ class TypedStream(Generic[T, ItemT_co]):
         Raises:
             InvalidRequest: the value cannot be encoded; nothing was sent.
         """
-        with about(self.stream, options.get("partition")):
-            data, headers = self._codec.encode(value, headers)
-        ack: Ack | None = await self._client.publish(self.stream, data, key, headers, **options)
-        return ack
+        record = self.record(value, key, headers, options.get("partition"))
+        return await self._client.publish(self.stream, record.value, key, record.headers, **options)
+
+    @lists_options(UnackedOptions)
+    async def publish_unacked(
+        self,
+        value: T,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        **options: Unpack[UnackedOptions],
+    ) -> None:
+        """Publish a value that no server acks, and return once it is written.
+
+        Arguments are those of `publish`; options, errors and the effect of cancelling are those of
+        `Client.publish_unacked`.
+        """
+        record = self.record(value, key, headers, options.get("partition"))
+        await self._client.publish_unacked(
+            self.stream, record.value, key, record.headers, **options
+        )
 
     @overload
     async def publish_async(
@@ -264,6 +232,7 @@ class TypedStream(Generic[T, ItemT_co]):
         **options: Unpack[PublishOptions],
     ) -> Future[Ack | None]: ...
 
+    @lists_options(PublishOptions, ack_policy=AckPolicy.LEADER)
     async def publish_async(
         self,
         value: T,
@@ -276,35 +245,19 @@ class TypedStream(Generic[T, ItemT_co]):
         Arguments and errors are those of `publish`; the effect of cancelling is that of
         `Client.publish_async`.
         """
-        with about(self.stream, options.get("partition")):
-            data, headers = self._codec.encode(value, headers)
-        return await self._client.publish_async(self.stream, data, key, headers, **options)
+        record = self.record(value, key, headers, options.get("partition"))
+        return await self._client.publish_async(
+            self.stream, record.value, key, record.headers, **options
+        )
 
-    @overload
-    async def publish_many(
-        self,
-        values: Iterable[T],
-        *,
-        key: Callable[[T], bytes | None] | None = ...,
-        **options: Unpack[AckedManyOptions],
-    ) -> list[Ack]: ...
-
-    @overload
-    async def publish_many(
-        self,
-        values: Iterable[T],
-        *,
-        key: Callable[[T], bytes | None] | None = ...,
-        **options: Unpack[PublishManyOptions],
-    ) -> list[Ack | None]: ...
-
+    @lists_options(ManyOptions, ack_policy=AckPolicy.LEADER)
     async def publish_many(
         self,
         values: Iterable[T],
         *,
         key: Callable[[T], bytes | None] | None = None,
-        **options: Unpack[PublishManyOptions],
-    ) -> list[Any]:
+        **options: Unpack[ManyOptions],
+    ) -> list[Ack]:
         """Publish many values, in order, and wait for all their acks.
 
         All are encoded before the first is sent. Options, errors and the effect of cancelling are

@@ -11,6 +11,8 @@
 - `message_lane`: Takes messages of chosen subjects out of the bytes from NATS, before nats-py reads
   them.
 - `names`: Checks of names that would crash a server.
+- `public_face`: Shows public classes and calls as users know them: without private bases, with all
+  arguments.
 - `ready_flow`: Divides a limit of messages in flight among connections, and backs off when handlers
   fail.
 - `status`: Turns status codes and texts of failed calls into errors and decisions about retries.

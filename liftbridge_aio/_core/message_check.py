@@ -104,6 +104,19 @@ def checked_policy(policy: AckPolicy) -> AckPolicy:
     raise WrongType(f"an ack policy must be an AckPolicy, not {policy!r}")
 
 
+def check_acked(policy: AckPolicy | None) -> None:
+    """Refuse the policy NONE where an ack is awaited; None is the default.
+
+    Raises:
+        InvalidRequest: there is no ack to await.
+    """
+    if policy is not None and checked_policy(policy) is AckPolicy.NONE:
+        raise InvalidRequest(
+            "without an ack there is nothing to wait for: use the call with `unacked` in its name,"
+            " or publish_async"
+        )
+
+
 def check_header_name(name: str) -> None:
     """Check the name of a header.
 

@@ -73,12 +73,27 @@ class Dispatcher:
             route = self.routes[stream, partition] = PartitionRoute(stream, partition, plain)
         return route
 
-    def enqueue(self, pending: PendingPublish) -> None:
+    def enqueue(
+        self,
+        route: PartitionRoute,
+        terms: PublishTerms,
+        correlation_id: str,
+        frame: bytes,
+        send_by: float,
+        expected_offset: int | None,
+    ) -> PendingPublish:
         """Take a message, and send it or let it wait. What raises leaves nothing behind."""
-        route = pending.route
         session = route.session
         if route.unsettled == 0 or session is None:
             session = self._choose_session(route)
+        pending = PendingPublish(loop=self._loop)  # its __init__ is not ours: that is in C
+        pending.route = route
+        pending.terms = terms
+        pending.correlation_id = correlation_id
+        pending.frame = frame
+        pending.expected_offset = expected_offset
+        pending.send_by = send_by
+        pending.session = None
         self._table.add(pending)
         try:
             if route.queue.state is _OPEN:
@@ -89,6 +104,7 @@ class Dispatcher:
             self._table.forget(pending)
             pending.cancel()  # whoever finds it in a queue passes over it
             raise
+        return pending
 
     def _choose_session(self, route: PartitionRoute) -> PublishSession:
         """Choose a session for a partition of which nothing is in flight."""

@@ -95,28 +95,6 @@ class PendingPublish(asyncio.Future[Ack | None]):
     written_at: float
     """The loop time at which that session wrote it."""
 
-    @classmethod
-    def of(
-        cls,
-        loop: asyncio.AbstractEventLoop,
-        route: PartitionRoute,
-        terms: PublishTerms,
-        correlation_id: str,
-        frame: bytes,
-        send_by: float,
-        expected_offset: int | None = None,
-    ) -> PendingPublish:
-        """Make one that is not written yet."""
-        pending = cls(loop=loop)
-        pending.route = route
-        pending.terms = terms
-        pending.correlation_id = correlation_id
-        pending.frame = frame
-        pending.expected_offset = expected_offset
-        pending.send_by = send_by
-        pending.session = None
-        return pending
-
     @property
     def acked(self) -> bool:
         """True if the server acks it."""

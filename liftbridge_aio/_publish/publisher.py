@@ -29,22 +29,23 @@ from liftbridge_aio.errors import (
     PublishTimeout,
     RequestTimeout,
 )
-from liftbridge_aio.model import Ack, AckPolicy, OutgoingMessage
+from liftbridge_aio.model import Ack, AckPolicy, OutgoingMessage, PublishOptions
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.partitioner import by_key, choose_partition
 from liftbridge_aio.wire.codec import frame_publish, frame_publish_fast
 from liftbridge_aio.wire.framing import PREFIX_BYTES
 
-from .core.partition_queue import QueueState
 from .deadlines import DeadlineTimer
 from .dispatcher import Dispatcher
 from .in_flight_table import InFlightTable
-from .message import PartitionRoute, PendingPublish, PublishTerms
+from .message import PartitionRoute, PublishTerms
 
 logger = logging.getLogger("liftbridge_aio.publisher")
 
-_OPEN: Final = QueueState.OPEN
+_LEADER: Final = AckPolicy.LEADER
+_PLAIN_OPTIONS: Final = frozenset({"partition", "expected_offset", "ack_policy"})
+"""Options of messages that `submit_now` takes."""
 
 
 class PublisherStatistics(NamedTuple):
@@ -155,14 +156,12 @@ class Publisher:
                 stream=route.stream,
                 partition=route.partition,
             )
-        expected_offset = message.expected_offset
-        pending = PendingPublish.of(
-            self._loop, route, terms, correlation_id, frame, send_by, expected_offset
-        )
         self._deadlines.keep(
             ack_timeout if message.timeout is None else min(ack_timeout, latest_write)
         )
-        self._dispatcher.enqueue(pending)
+        pending = self._dispatcher.enqueue(
+            route, terms, correlation_id, frame, send_by, message.expected_offset
+        )
         partitioner = message.partitioner or self._partitioner
         if message.partition is None and message.key is None and partitioner is None:
             usual = self._usual_routes
@@ -188,35 +187,40 @@ class Publisher:
         value: bytes,
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
-        partition: int | None,
-        ack_policy: AckPolicy,
-        expected_offset: int | None,
+        options: PublishOptions,
         encoded: bytes = b"",
     ) -> asyncio.Future[Ack | None] | None:
-        """Queue a message of these fields as `submit` does, in as few steps as can be.
+        """Queue a message as `submit` does, in as few steps as can be.
 
-        They are arguments because an `OutgoingMessage` takes longer to make than to encode;
-        `encoded` has further headers.
+        It takes no `OutgoingMessage`, which takes longer to make than to encode; `encoded` has
+        further headers.
 
         Returns:
             The future of its ack; None where `submit` must take it, because something must be
             checked or awaited, because nothing was published to the partition yet, or because this
             is not the event loop of the client.
         """
-        loop = self._loop
         # Asking for the running loop costs a system call before Python 3.12.
-        if get_ident() != self._thread or not loop.is_running():
+        if get_ident() != self._thread or not self._loop.is_running():
             return None
-        if type(ack_policy) is not AckPolicy:
-            return None
-        if expected_offset is not None and ack_policy is AckPolicy.NONE:
-            return None
+        partition = expected_offset = None
+        ack_policy = _LEADER
+        if options:
+            if not _PLAIN_OPTIONS.issuperset(options) and not _are_plain(options):
+                return None
+            partition = options.get("partition")
+            expected_offset = options.get("expected_offset")
+            ack_policy = options.get("ack_policy", _LEADER)
+            if (
+                type(ack_policy) is not AckPolicy
+                or (partition is not None and type(partition) is not int)
+                or (expected_offset is not None and ack_policy is AckPolicy.NONE)
+            ):
+                return None
         try:
             # Stream and partition were checked when the first message went there.
-            if type(partition) is int:
+            if partition is not None:
                 route = self._routes[stream, partition]
-            elif partition is not None:
-                return None
             elif key is None:
                 route = self._usual_routes[stream]
             else:
@@ -232,28 +236,12 @@ class Publisher:
         size = len(frame)
         if not 0 < size <= self._surely_sendable or not self._window.try_enter(size):
             return None
-        pending = PendingPublish(loop=loop)  # as `PendingPublish.of` does it, without the call
-        pending.route = route
-        pending.terms = terms
-        pending.correlation_id = correlation_id
-        pending.frame = frame
-        pending.expected_offset = expected_offset
-        pending.send_by = self._time() + self._publish_timeout
-        pending.session = None
-        session = route.session
-        if (
-            route.unsettled
-            and route.queue.state is _OPEN
-            and session is not None
-            and self._ack_timeout >= self._deadlines.shortest_timeout
-        ):
-            # As `Dispatcher.enqueue`, where there is nothing to decide.
-            self._table.add(pending)
-            session.submit(pending)
-        else:
+        if self._ack_timeout < self._deadlines.shortest_timeout:
             self._deadlines.keep(self._ack_timeout)
-            self._dispatcher.enqueue(pending)
-        return pending
+        send_by = self._time() + self._publish_timeout
+        return self._dispatcher.enqueue(
+            route, terms, correlation_id, frame, send_by, expected_offset
+        )
 
     def partition_now(self, stream: str, key: bytes | None, partition: int | None) -> int | None:
         """Return the partition of a message; None where `partition_of` must find it."""
@@ -405,3 +393,8 @@ class Publisher:
             if not pending.cancelled():
                 # The warning above stands for all; asyncio would log each that nobody looks at.
                 pending.exception()
+
+
+def _are_plain(options: PublishOptions) -> bool:
+    """Return True if no option is set but those that `submit_now` takes."""
+    return all(value is None or name in _PLAIN_OPTIONS for name, value in options.items())

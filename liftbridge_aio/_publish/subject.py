@@ -32,12 +32,16 @@ async def publish_to_subject(
     key: bytes | None,
     headers: Mapping[str, bytes] | None,
     ack_policy: AckPolicy,
-    ack_inbox: str | None,
-    correlation_id: str | None,
     max_message_bytes: int,
     timeout: float,
+    ack_inbox: str | None = None,
+    correlation_id: str | None = None,
 ) -> Ack | None:
-    """Publish to a NATS subject; see `Client.publish_to_subject`."""
+    """Publish to a NATS subject; see `Client.publish_to_subject`.
+
+    Returns:
+        The first ack; None if none is asked for.
+    """
     check_text(subject, "a subject")
     check_optional_text(ack_inbox, "an ack inbox")
     ack_policy = checked_policy(ack_policy)
@@ -74,8 +78,10 @@ async def publish_to_subject(
                 f"the connection broke before the ack for subject {subject!r} came"
             ) from error
         raise
-    if ack_policy is AckPolicy.NONE or reply.ack is None:
+    if ack_policy is AckPolicy.NONE:
         return None
+    if reply.ack is None:
+        raise PublishOutcomeUnknown(f"the answer for subject {subject!r} has no ack")
     ack = ack_from_wire(reply.ack)
     if ack.ack_error is not AckError.OK:
         # A nack comes with the status OK here.

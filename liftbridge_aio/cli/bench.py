@@ -294,12 +294,13 @@ class _Publishing:
                 break
             began = time.perf_counter_ns()
             try:
-                await client.publish(
+                future = await client.publish_async(
                     self._stream,
                     self._value,
                     partition=number % self._partitions,
                     ack_policy=self._policy,
                 )
+                await future
             except LiftbridgeError as error:
                 self._failed(error)
             else:

@@ -22,6 +22,7 @@ from liftbridge_aio.model import (
     AckPolicy,
     OutgoingMessage,
     Partitioner,
+    PublishOptions,
 )
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.options import Duration
@@ -198,9 +199,8 @@ class Sender:
         uuid: bytes,
     ) -> AckFuture | None:
         """Send a message; return None if something has to be awaited for that."""
-        encoded = encode_uuid_header(uuid)
-        policy = self._policy
-        return self._submit_now(stream, value, key, headers, partition, policy, None, encoded)
+        options: PublishOptions = {"partition": partition, "ack_policy": self._policy}
+        return self._submit_now(stream, value, key, headers, options, encode_uuid_header(uuid))
 
     async def send(
         self,

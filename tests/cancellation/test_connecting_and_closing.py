@@ -14,7 +14,6 @@ import pytest
 from cancellation.test_await_points import nothing_to_complain_of
 from liftbridge_aio import (
     Ack,
-    AckPolicy,
     Client,
     ClientClosed,
     ClientOptions,
@@ -97,7 +96,7 @@ async def closed_in_use(
 ) -> bool:
     """Close a client that publishes, reads and is a member of a group; check what became of it."""
     futures = [await client.publish_async("s", b"") for _ in range(4)]
-    await client.publish("s", b"", ack_policy=AckPolicy.NONE)
+    await client.publish_unacked("s", b"")
     reading = client.subscribe("s", start=EARLIEST, cursor="reader")
     group = client.group(group_id, ["s"], start=EARLIEST)
     await reading.__aenter__()

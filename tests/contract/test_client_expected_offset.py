@@ -20,6 +20,7 @@ from liftbridge_aio import (
     Retry,
     StreamOptions,
 )
+from liftbridge_aio.model import Acked
 from liftbridge_aio.testing import FaultProxy
 from support.clients import Watcher, read_out, values
 from support.servers.node import Server
@@ -35,7 +36,7 @@ def offset(ack: Ack | None) -> int:
 
 @pytest.mark.parametrize("policy", [AckPolicy.LEADER, AckPolicy.ALL])
 async def test_the_expected_offset_must_be_the_next_one(
-    client: Client, stream_name: str, policy: AckPolicy
+    client: Client, stream_name: str, policy: Acked
 ) -> None:
     await client.create_stream(stream_name, options=CONTROLLED)
 
@@ -102,7 +103,7 @@ async def test_an_expected_offset_without_ack_is_refused_before_it_is_sent(
     await client.create_stream(stream_name, options=CONTROLLED)
 
     with pytest.raises(InvalidRequest, match="requires an ack"):
-        await client.publish(stream_name, b"", expected_offset=0, ack_policy=policy)
+        await client.publish_async(stream_name, b"", expected_offset=0, ack_policy=policy)
     assert await read_out(client, stream_name) == []
 
 
@@ -113,7 +114,7 @@ async def test_a_controlled_stream_refuses_messages_without_ack(
     async with Client(server.address, options=ClientOptions(hook=watcher)) as client:
         await client.create_stream(stream_name, options=CONTROLLED)
 
-        await client.publish(stream_name, b"", ack_policy=AckPolicy.NONE)
+        await client.publish_unacked(stream_name, b"")
         with pytest.raises(PublishRefused) as failed:
             await client.flush()
         assert (failed.value.stream, failed.value.partition) == (stream_name, 0)

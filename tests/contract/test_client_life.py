@@ -15,7 +15,6 @@ import pytest
 from liftbridge_aio import (
     ALL_PARTITIONS,
     Ack,
-    AckPolicy,
     Backoff,
     Client,
     ClientClosed,
@@ -320,7 +319,7 @@ async def test_closing_leaves_no_task_behind(server: Server, stream_name: str) -
     subscription = client.subscribe(stream_name, start=EARLIEST)
     await subscription.__aenter__()
     await client.publish_many(stream_name, [b""] * 10)
-    await client.publish(stream_name, b"", ack_policy=AckPolicy.NONE)
+    await client.publish_unacked(stream_name, b"")
     assert asyncio.all_tasks() > before
 
     await asyncio.gather(client.aclose(), client.aclose())

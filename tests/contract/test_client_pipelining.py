@@ -213,15 +213,6 @@ async def test_publish_many_of_nothing_is_nothing(client: Client, stream_name: s
     assert await client.publish_many(stream_name, []) == []
 
 
-async def test_publish_many_without_ack_policy_returns_nothing_for_each(
-    client: Client, stream_name: str
-) -> None:
-    await client.create_stream(stream_name)
-
-    assert await client.publish_many(stream_name, numbers(3), ack_policy=NONE) == [None] * 3
-    assert await stored(client, stream_name, 3) == numbers(3)
-
-
 async def test_publish_many_tells_the_outcome_of_each(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name, partitions=2)
     await client.set_stream_readonly(stream_name, [1])
@@ -301,7 +292,7 @@ async def test_late_errors_reach_the_hook_and_the_next_flush_once(
         await client.set_stream_readonly(stream_name)
 
         for name in ("first", "second"):
-            await client.publish(stream_name, b"", ack_policy=NONE, correlation_id=name)
+            await client.publish_unacked(stream_name, b"", correlation_id=name)
         with pytest.raises(PartitionReadonly) as failed:
             await client.flush()
         assert (failed.value.stream, failed.value.partition) == (stream_name, 0)
@@ -321,7 +312,7 @@ async def test_messages_without_ack_to_an_unknown_stream_are_reported(
 ) -> None:
     watcher = Watcher()
     async with Client(server.address, options=ClientOptions(hook=watcher)) as client:
-        await client.publish(stream_name, b"", ack_policy=NONE)
+        await client.publish_unacked(stream_name, b"")
         with pytest.raises(StreamNotFound) as failed:
             await client.flush()
         assert failed.value.stream == stream_name

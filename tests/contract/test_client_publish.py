@@ -25,6 +25,7 @@ from liftbridge_aio import (
     by_key,
     round_robin,
 )
+from liftbridge_aio.model import Acked
 from support.clients import read_out, stored, values
 from support.raw import Wire
 from support.servers.node import Server
@@ -127,7 +128,7 @@ async def test_empty_values_and_keys_are_messages(
 
 
 @pytest.mark.parametrize("policy", WITH_ACK)
-async def test_an_ack_has_every_field(client: Client, stream_name: str, policy: AckPolicy) -> None:
+async def test_an_ack_has_every_field(client: Client, stream_name: str, policy: Acked) -> None:
     await client.create_stream(stream_name, partitions=2)
     await client.publish(stream_name, b"first", partition=1)
     before = time.time_ns()
@@ -157,8 +158,24 @@ async def test_without_ack_policy_there_is_no_ack_and_the_message_is_stored(
 ) -> None:
     await client.create_stream(stream_name)
 
-    assert await client.publish(stream_name, b"value", ack_policy=AckPolicy.NONE) is None
-    assert await stored(client, stream_name, 1) == [b"value"]
+    await client.publish_unacked(stream_name, b"first")
+    future = await client.publish_async(stream_name, b"second", ack_policy=AckPolicy.NONE)
+    assert await future is None
+    assert await stored(client, stream_name, 2) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("policy", [AckPolicy.NONE, int(AckPolicy.NONE)], ids=["enum", "number"])
+async def test_what_returns_acks_refuses_the_policy_none(
+    client: Client, stream_name: str, policy: Any
+) -> None:
+    await client.create_stream(stream_name)
+    with pytest.raises(InvalidRequest, match="unacked"):
+        await client.publish(stream_name, b"", ack_policy=policy)
+    with pytest.raises(InvalidRequest, match="unacked"):
+        await client.publish_many(stream_name, [b""], ack_policy=policy)
+    with pytest.raises(InvalidRequest, match="unacked"):
+        await client.publish_to_subject(stream_name, b"", ack_policy=policy)
+    assert await read_out(client, stream_name) == []
 
 
 async def test_ids_made_by_the_client_differ(client: Client, stream_name: str) -> None:

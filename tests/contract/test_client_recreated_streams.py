@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from liftbridge_aio import Ack, AckPolicy, Client, PartitionNotFound, Record, by_key
+from liftbridge_aio import Ack, Client, PartitionNotFound, Record, by_key
 from liftbridge_aio.serializers import JSON
 from support.marks import ON_ONE_PATH
 from support.raw import eventually
@@ -65,7 +65,7 @@ async def test_a_late_refusal_tells_of_fewer_partitions(
     await server_client.delete_stream(stream_name)
     await server_client.create_stream(stream_name)
 
-    await client.publish(stream_name, b"", key=key, ack_policy=AckPolicy.NONE)
+    await client.publish_unacked(stream_name, b"", key=key)
     with pytest.raises(PartitionNotFound):
         await client.flush()
     assert (await client.publish(stream_name, b"", key=key)).partition == 0

@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from liftbridge_aio import (
-    AckPolicy,
     Client,
     ClientClosed,
     EndReason,
@@ -95,7 +94,7 @@ async def test_acks_are_waited_for(server: Server, direct: Client, stream_name: 
     async with Client(server.address) as client:
         futures = [await client.publish_async(stream_name, b"%d" % n) for n in range(1000)]
         for number in range(10):
-            await client.publish(stream_name, b"quiet %d" % number, ack_policy=AckPolicy.NONE)
+            await client.publish_unacked(stream_name, b"quiet %d" % number)
     assert len((await outcomes_of(futures, 0.1)).acked) == 1000
     await direct.publish(stream_name, b"last")
     assert len(await read_all(direct, stream_name)) == 1011

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from liftbridge_aio import Ack, AckPolicy, Client, ClientOptions, PublishOutcomeUnknown
+from liftbridge_aio import Ack, Client, ClientOptions, PublishOutcomeUnknown
 from liftbridge_aio._publish import session as publish_session
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.wire.codec import PublishRefusal, decode_publish_responses
@@ -51,7 +51,7 @@ async def test_a_task_that_is_cancelled_from_outside(victim: str, data_path: str
         await client.publish("s", b"before")
         broker.faults.drop("PublishAsync", at="reply")
         future = await client.publish_async("s", b"on its way")
-        await client.publish("s", b"fire and forget", ack_policy=AckPolicy.NONE)
+        await client.publish_unacked("s", b"fire and forget")
         for task in asyncio.all_tasks():
             if victim in task.get_name():
                 task.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liftbridge_aio import AckPolicy, AckTimeout, Client
+from liftbridge_aio import AckTimeout, Client
 from liftbridge_aio._publish.session import PublishSession
 from liftbridge_aio.testing import FaultProxy
 from support.faults import BOUND, Options, eventually, in_flight, outcomes_of, steps, within
@@ -49,7 +49,7 @@ async def test_a_publish_without_ack_and_credit_is_not_counted_as_answered(
 
         async def publish_for_ever() -> None:
             while True:
-                await client.publish(stream_name, bytes(500_000), ack_policy=AckPolicy.NONE)
+                await client.publish_unacked(stream_name, bytes(500_000))
 
         with pytest.raises(AckTimeout):
             await within(BOUND, publish_for_ever())

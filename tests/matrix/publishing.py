@@ -94,7 +94,7 @@ async def publish_to_all_replicas(cell: Cell) -> str:
 
 @operation(TABLE, "without ack")
 async def publish_without_ack(cell: Cell) -> str:
-    await cell.user.publish(cell.stream, VALUE, ack_policy=AckPolicy.NONE)
+    await cell.user.publish_unacked(cell.stream, VALUE)
     await cell.user.flush()
     return "flushed"
 

@@ -9,7 +9,6 @@ import pytest
 
 from liftbridge_aio import (
     TLS,
-    AckPolicy,
     Client,
     ClientOptions,
     Hook,
@@ -99,7 +98,7 @@ async def test_metadata_that_is_denied_ends_connecting(
 
 
 async def test_a_publish_without_ack_that_is_denied_shows_at_flush(reader: Client) -> None:
-    await reader.publish("closed", b"denied", ack_policy=AckPolicy.NONE)
+    await reader.publish_unacked("closed", b"denied")
     with pytest.raises(PermissionDenied):
         await reader.flush()
 

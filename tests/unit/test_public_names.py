@@ -22,6 +22,7 @@ from liftbridge_aio._subscribe.subscription import Subscription
 
 REQUIRED = inspect.Parameter.empty
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 # The contract: the parameters of each call that may be passed by position, in order, and their
 # defaults. Others may follow.
@@ -40,15 +41,8 @@ CONTRACT: dict[str, dict[str, Any]] = {
         "value": REQUIRED,
         "key": None,
         "headers": None,
-        "partition": None,
-        "partitioner": None,
-        "ack_policy": AckPolicy.LEADER,
-        "ack_timeout": None,
-        "expected_offset": None,
-        "correlation_id": None,
-        "retry": None,
-        "timeout": None,
     },
+    "publish_unacked": {"stream": REQUIRED, "value": REQUIRED, "key": None, "headers": None},
     "publish_many": {"stream": REQUIRED, "records": REQUIRED},
     "flush": {},
     "subscribe": {
@@ -147,8 +141,20 @@ def test_each_call_takes_a_timeout(call: str) -> None:
 
 
 def test_publish_async_takes_what_publish_takes() -> None:
-    publish = inspect.signature(Client.publish).parameters
-    assert dict(inspect.signature(Client.publish_async).parameters) == dict(publish)
+    publish = parameters("publish")
+    found = parameters("publish_async")
+    assert found["ack_policy"].annotation == "AckPolicy"
+    assert found | {"ack_policy": publish["ack_policy"]} == publish
+    assert {name: each.default for name, each in publish.items() if each.kind is KEYWORD} == {
+        "partition": None,
+        "partitioner": None,
+        "ack_policy": AckPolicy.LEADER,
+        "ack_timeout": None,
+        "expected_offset": None,
+        "correlation_id": None,
+        "retry": None,
+        "timeout": None,
+    }
 
 
 def test_subscribe_takes_its_options_by_name() -> None:

@@ -224,8 +224,8 @@ async def read_typed(client: Client, policy: Undecodable, group: ConsumerGroup) 
         client.values("blobs", on_undecodable=policy),
         TypedStream[bytes, Decoded[bytes] | Undecoded],
     )
-    await orders.publish(7)  # type: ignore[call-overload]
-    await orders.publish(Order(), ack_polcy=AckPolicy.ALL)  # type: ignore[call-overload]
+    await orders.publish(7)  # type: ignore[arg-type]
+    await orders.publish(Order(), ack_polcy=AckPolicy.ALL)  # type: ignore[call-arg]
 
 
 def test_what_mypy_is_told_is_there() -> None:

@@ -53,8 +53,10 @@ CALLS: Final[dict[str, tuple[object, ...]]] = {
     "fetch_partition_metadata": ("s", 0),
     "publish": ("s", b""),
     "publish_async": ("s", b""),
+    "publish_unacked": ("s", b""),
     "publish_many": ("s", [b""]),
     "publish_to_subject": ("s", b""),
+    "publish_unacked_to_subject": ("s", b""),
     "subscribe": ("s", [0, 1]),
     "read": ("s", StartAt.earliest(), StopAt.latest(), [0, 1]),
     "committed_range": ("s", 0, 0, 1),
@@ -300,7 +302,7 @@ async def test_no_partition_and_no_fault_is_a_bool() -> None:
         with pytest.raises(WrongType, match="partitioner"):
             await client.publish("s", b"", partitioner=lambda *_: True)
         with pytest.raises(WrongType, match="ack policy"):
-            await client.publish("s", b"", ack_policy=True)  # type: ignore[call-overload]
+            await client.publish("s", b"", ack_policy=True)  # type: ignore[arg-type]
         with pytest.raises(WrongType, match="True"):
             await client.pause_stream("s", partitions=[True])
         with pytest.raises(WrongType, match="True"):

@@ -29,7 +29,13 @@ from liftbridge_aio.errors import (
     PublishOutcomeUnknown,
     RequestTimeout,
 )
-from liftbridge_aio.model import UUID_HEADER, Ack, AckPolicy, OutgoingMessage
+from liftbridge_aio.model import (
+    UUID_HEADER,
+    Ack,
+    AckPolicy,
+    OutgoingMessage,
+    PublishOptions,
+)
 from liftbridge_aio.spark.core.one_shot_producer import OneShotProducer, UncommittedRows
 from liftbridge_aio.spark.core.row_placement import OutgoingRow
 from liftbridge_aio.spark.core.write_id import WRITE_ID_HEADER, TaskAttempt
@@ -223,27 +229,26 @@ class BatchPublisher:
         try:
             if self._identity is None and self._producer is None:
                 for stream, value, key, headers, partition in chunk.rows:
-                    sent.append(await publish(stream, value, key, headers, partition, None, policy))
+                    future = await publish(
+                        stream, value, key, headers, partition=partition, ack_policy=policy
+                    )
+                    sent.append(future)
                 return
             own = self._own_headers(chunk)
             for row, (write_id, uuid) in zip(chunk.rows, own, strict=False):
                 stream, value, key, headers, partition = row
                 both = {**headers, **write_id} if headers else write_id or None
+                options: PublishOptions = {"partition": partition, "ack_policy": policy}
                 if uuid is None:
-                    sent.append(await publish(stream, value, key, both, partition, None, policy))
+                    sent.append(await publish(stream, value, key, both, **options))
                     continue
                 encoded = encode_uuid_header(uuid)
-                future = living.submit_now(
-                    stream, value, key, both, partition, policy, None, encoded
-                )
-                if future is None:
-                    message = OutgoingMessage(
-                        *(stream, value, key, both, partition),
-                        ack_policy=policy,
-                        own_headers={UUID_HEADER: uuid},
-                    )
-                    future = await living.submit(message)
-                sent.append(future)
+                now = living.submit_now(stream, value, key, both, options, encoded)
+                if now is None:
+                    message = OutgoingMessage(stream, value, key, both, **options)
+                    message.own_headers = {UUID_HEADER: uuid}
+                    now = await living.submit(message)
+                sent.append(now)
         except LiftbridgeError as error:
             chunk.unsent = error
 

@@ -41,9 +41,10 @@ def loop() -> Iterator[None]:
 def message(
     number: int, route: PartitionRoute = ROUTES[0], terms: PublishTerms = ACKED
 ) -> PendingPublish:
-    return PendingPublish.of(
-        asyncio.get_event_loop(), route, terms, f"id-{number}", bytes(number), 0.0
-    )
+    pending = PendingPublish(loop=asyncio.get_event_loop())
+    pending.route, pending.terms, pending.session = route, terms, None
+    pending.correlation_id, pending.frame = f"id-{number}", bytes(number)
+    return pending
 
 
 def ack(pending: PendingPublish, stream: str | None = None, offset: int = 0) -> Ack:

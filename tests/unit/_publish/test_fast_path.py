@@ -60,8 +60,12 @@ def state_of(publisher: Publisher) -> dict[str, Any]:
 
 def submit_now(publisher: Publisher, message: OutgoingMessage) -> asyncio.Future[Ack | None] | None:
     return publisher.submit_now(
-        *(message.stream, message.value, message.key, message.headers, message.partition),
-        *(message.ack_policy, message.expected_offset),
+        *(message.stream, message.value, message.key, message.headers),
+        {
+            "partition": message.partition,
+            "ack_policy": message.ack_policy,
+            "expected_offset": message.expected_offset,
+        },
     )
 
 
