@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from liftbridge_aio._core.arguments import check_text, check_type
+from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio._runtime.event_loop import bound_to_process, running_loop
 from liftbridge_aio.errors import InvalidRequest, UsageError
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
@@ -49,6 +50,7 @@ class ClientStatistics(NamedTuple):
     """Messages in flight, and counts of those that were settled; None before it is connected."""
 
 
+@as_one_class
 class Client(
     ClientGroups,
     ClientTransactions,

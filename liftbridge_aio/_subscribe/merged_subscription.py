@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from liftbridge_aio._core.arguments import about, partition_numbers
+from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.model import EndReason, Message, StartAt
@@ -47,6 +48,7 @@ class _Ends:
             self.reasons[partition] = buffer.reason
 
 
+@as_one_class
 class MergedSubscription(SubscriptionBase):
     """Several partitions of a stream read as one; each resubscribes after breaks.
 

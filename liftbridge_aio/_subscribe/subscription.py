@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from liftbridge_aio._core.arguments import partition_numbers
+from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio.errors import ClientClosed, UsageError
 from liftbridge_aio.model import EndReason, Message, StartAt
 from liftbridge_aio.options import Duration, timer_seconds
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@as_one_class
 class Subscription(SubscriptionBase):
     """An ordered read of one partition, which resubscribes after breaks.
 

@@ -38,3 +38,7 @@ __all__ = [
     "SourceReset",
     "TargetUnsuitable",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from liftbridge_aio._core.public_face import as_one_class
+
 from .cluster.controller import Controller
 from .flaws import FLAWLESS, Flaws
 from .server.clock import Clock
@@ -27,6 +29,7 @@ from .storage.operation_journal import OperationJournal
 from .storage.storage import DiskStorage, MemoryStorage
 
 
+@as_one_class
 class EmbeddedBroker(BrokerServer):
     """A single-node Liftbridge server, to develop and test on.
 

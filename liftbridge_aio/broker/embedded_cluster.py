@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from liftbridge_aio._core.arguments import check_integer
+from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio.model import PartitionInfo
 
 from .cluster.controller import Controller
@@ -35,10 +36,12 @@ _POLL_INTERVAL: Final = 0.01  # seconds
 _DEFAULT_WAIT: Final = 10.0
 
 
+@as_one_class
 class ClusterNode(BrokerServer):
     """One broker of a cluster. Its data lives as long as the cluster object."""
 
 
+@as_one_class
 class EmbeddedCluster(Lifecycle):
     """A Liftbridge cluster in memory, to test on: each broker has its own port and logs.
 

@@ -85,3 +85,7 @@ __all__ = [
     "TooLarge",
     "UnexpectedStatus",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -23,3 +23,7 @@ from .consumer_group import ConsumerGroup
 from .core.group_state import GroupState
 
 __all__ = ["ConsumerGroup", "GroupState", "StreamPartition"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -19,6 +19,7 @@ from liftbridge_aio._core.arguments import (
     check_type,
     check_whole_number,
 )
+from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.cursor_committer import LocatingStore
@@ -49,6 +50,7 @@ _ERROR_GRACE: Final = 0.25
 """Seconds after the deadline in which a join step may raise a more precise error."""
 
 
+@as_one_class
 class ConsumerGroup(MessageSource):
     """A member of a consumer group, and an iterator of messages of its assigned partitions.
 

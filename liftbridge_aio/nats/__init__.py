@@ -25,3 +25,7 @@ __all__ = [
     "is_envelope",
     "partition_subject",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

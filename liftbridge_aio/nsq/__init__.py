@@ -70,3 +70,7 @@ __all__ = [
     "ProtocolError",
     "Unauthorized",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

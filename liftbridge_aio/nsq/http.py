@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from liftbridge_aio._core.addresses import format_address, parse_address
 from liftbridge_aio._core.arguments import check_bytes, check_text, several
+from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.options import Duration, seconds
 from liftbridge_aio.tls import check_string
@@ -154,6 +155,7 @@ class HttpClient:
         return found
 
 
+@as_one_class
 class NsqdHttp(HttpClient):
     """An HTTP client of nsqd: administration, statistics, and publishing without a connection."""
 
@@ -227,6 +229,7 @@ class FoundNsqd(NamedTuple):
     version: str
 
 
+@as_one_class
 class LookupdHttp(HttpClient):
     """An HTTP client of nsqlookupd."""
 

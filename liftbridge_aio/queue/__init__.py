@@ -77,3 +77,7 @@ __all__ = [
     "TooManyDeadLetters",
     "ValueDelivery",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -53,3 +53,7 @@ def register(spark: SparkSession) -> None:
             f"Spark's packages are missing ({error}): pip install 'liftbridge-aio[spark]'"
         ) from error
     spark.dataSource.register(LiftbridgeDataSource)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -82,3 +82,7 @@ __all__ = [
     "SubscriptionState",
     "UnsubscribeTimeout",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

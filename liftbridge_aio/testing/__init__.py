@@ -52,3 +52,7 @@ __all__ = [
     "read_history",
     "write_history",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -76,6 +76,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     module = _LATE.get(name)
     if module is None:

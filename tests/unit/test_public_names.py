@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -217,3 +221,61 @@ def test_a_program_that_configures_no_logging_sees_warnings() -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     warning = "the stream 'orders' exists with 2 partitions, not 3, and stays as it is\n"
     assert (done.stdout, done.stderr) == ("", warning)
+
+
+# What is private
+
+
+def public_packages() -> list[ModuleType]:
+    """The packages with public names, this one first."""
+    found = [liftbridge_aio]
+    for module in pkgutil.walk_packages(liftbridge_aio.__path__, "liftbridge_aio."):
+        if module.ispkg and "._" not in module.name and ".wire" not in module.name:
+            package = importlib.import_module(module.name)
+            if hasattr(package, "__all__"):
+                found.append(package)
+    return found
+
+
+PACKAGES = public_packages()
+
+
+def test_packages_show_their_public_names_only() -> None:
+    shown = {package.__name__: dir(package) for package in PACKAGES}
+    assert shown == {package.__name__: sorted(package.__all__) for package in PACKAGES}
+    assert len(shown) > 10
+
+
+def test_methods_of_public_classes_have_the_names_of_these() -> None:
+    classes = {
+        value
+        for package in PACKAGES
+        for name in package.__all__
+        if inspect.isclass(value := getattr(package, name))
+    }
+    public = {one.__name__ for one in classes}
+    private = {
+        function.__qualname__
+        for one in classes
+        for name, function in inspect.getmembers(one, inspect.isroutine)
+        if (name == "__init__" or not name.startswith("_"))
+        and (getattr(function, "__module__", None) or "").startswith("liftbridge_aio")
+        and function.__qualname__.partition(".")[0] not in public
+    }
+    assert private == set()
+
+
+async def test_errors_about_arguments_name_the_public_class() -> None:
+    client = Client("127.0.0.1:1")
+    calls: dict[str, Callable[..., Any]] = {
+        "Client.publish": client.publish,
+        "Client.publish_unacked": client.publish_unacked,
+        "Client.publish_async": client.publish_async,
+        "Client.publish_many": client.publish_many,
+        "Client.create_stream": client.create_stream,
+    }
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected .* 'nothing'$"):
+            await call("s", b"", nothing=1)
+        with pytest.raises(TypeError, match=rf"^{name}\(\) missing"):
+            await call()

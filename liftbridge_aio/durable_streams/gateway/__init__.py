@@ -48,3 +48,7 @@ from .app import Gateway, gateway_app
 from .options import GatewayOptions
 
 __all__ = ["Gateway", "GatewayOptions", "gateway_app"]
+
+
+def __dir__() -> list[str]:
+    return __all__

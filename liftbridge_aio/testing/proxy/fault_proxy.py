@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 
 from liftbridge_aio._core.arguments import check_flags, check_integer, check_number
+from liftbridge_aio._core.public_face import as_one_class
 
 from .connection import ProxiedConnection
 from .damage import Allowance, Flips, Truncation
@@ -16,6 +17,7 @@ from .forwarding_proxy import ForwardingProxy
 from .frames import Part
 
 
+@as_one_class
 class FaultProxy(ForwardingProxy):
     """A TCP proxy in front of one address, for tests.
 

@@ -89,3 +89,7 @@ __all__ = [
     "register_framing",
     "rendezvous_mapping",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, Generic, Protocol, Self, TypeVar
 
+from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.transactions.core.framing import Decoder, framing_for
 from liftbridge_aio.transactions.core.mapping import Journal
@@ -109,6 +110,7 @@ class ByteSource(ABC):
             yield len(frame), frame
 
 
+@as_one_class
 class StreamSource(ByteSource):
     """A journal that is read once, from anything with `read`, such as a StreamReader."""
 
