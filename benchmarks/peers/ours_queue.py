@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.peers import measuring
 from benchmarks.peers.measuring import Outcome, Settings, Watch
-from liftbridge_aio import Client, StartAt
+from liftbridge_aio import Client
 from liftbridge_aio.queue import Delivery, Queue
 
 _HANDLERS: Final = 16
@@ -27,7 +27,7 @@ async def consume(settings: Settings, *, runs: bool) -> Outcome:
     """Take and ack as many deliveries as expected, and leave the queue."""
     async with Client(*settings.servers) as client:
         group = secrets.token_hex(8)
-        async with client.queue(settings.stream, group=group, start=StartAt.earliest()) as queue:
+        async with client.queue(settings.stream, group=group) as queue:
             watch = Watch()
             await (_run if runs else _iterate)(queue, settings.expected)
             return watch.stop(settings.expected)
@@ -48,7 +48,7 @@ async def lease(settings: Settings, nats: str, members: int) -> Outcome:
         group = secrets.token_hex(8)
         queues = []
         for _ in range(members + 1):
-            queue = client.queue(settings.stream, group=group, start=StartAt.earliest(), nats=nats)
+            queue = client.queue(settings.stream, group=group, nats=nats)
             queues.append(await stack.enter_async_context(queue))
         while not _is_balanced(queues):  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(_POLL)

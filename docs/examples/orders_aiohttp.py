@@ -34,7 +34,7 @@ async def count(order: Delivery) -> None:
 
 async def worker(app: web.Application) -> AsyncIterator[None]:
     """Handle orders from a queue for as long as the service runs."""
-    orders = app[CLIENT].queue("orders", group="counters", start=StartAt.earliest())
+    orders = app[CLIENT].queue("orders", group="counters")
     async with orders as queue, asyncio.TaskGroup() as tasks:
         working = tasks.create_task(queue.run(count, concurrency=8, stop_on_signals=False))
         yield

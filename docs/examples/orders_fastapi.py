@@ -52,7 +52,7 @@ async def count(order: Delivery) -> None:
 
 async def work(client: Client) -> None:
     """Handle orders from a queue, which goes on after a restart where it stopped."""
-    async with client.queue("orders", group="counters", start=StartAt.earliest()) as queue:
+    async with client.queue("orders", group="counters") as queue:
         await queue.run(count, concurrency=8, stop_on_signals=False)
 
 

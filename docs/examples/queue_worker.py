@@ -10,7 +10,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from liftbridge_aio import Client, StartAt
+from liftbridge_aio import Client
 from liftbridge_aio.queue import DeadLetter, Delivery, Exponential
 
 
@@ -27,7 +27,6 @@ async def main() -> None:
         async with client.queue(
             "orders",
             group="billing",
-            start=StartAt.earliest(),
             max_attempts=3,
             retry=Exponential(1, max=60),
             dead_letter=DeadLetter("orders.dead"),

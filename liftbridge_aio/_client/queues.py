@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from liftbridge_aio.queue.policies import RetryDelay
     from liftbridge_aio.transactions.reading import ReadCommitted
 
-_NEW_ONLY: Final = StartAt.new_only()
+_EARLIEST: Final = StartAt.earliest()
 
 
 class ClientQueues(ClientReading):
@@ -52,7 +52,7 @@ class ClientQueues(ClientReading):
         durable: str | None = None,
         client_id: str | None = None,
         ephemeral: bool = False,
-        start: StartAt = _NEW_ONLY,
+        start: StartAt = _EARLIEST,
         on_reset: OnReset = "error",
         max_in_flight: int = 1024,
         ack_wait: Duration = 30.0,
@@ -86,7 +86,8 @@ class ClientQueues(ClientReading):
             ephemeral: the acks of the group are forgotten with its last member: when that leaves,
                 or when the group's timeout has expelled it. A group of the same name that is not
                 ephemeral is another group.
-            start: where to begin partitions of which nothing is stored.
+            start: where to begin partitions without stored acks. The default is the oldest message
+                of the log, so no job is lost that was published before the first worker came.
             on_reset: what to do if the stored acks belong to a former log, since the stream was
                 deleted and created again: "error" raises `StreamReset`; "start" logs a warning and
                 begins at `start`.

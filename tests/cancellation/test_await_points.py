@@ -244,7 +244,7 @@ async def wait_a_moment(partitions: Collection[StreamPartition]) -> None:
 
 async def take_from_queue(scene: Scene) -> None:
     scene.groups.append(scene.name("q"))
-    async with scene.client.queue("s", group=scene.groups[-1], start=EARLIEST, retry=0) as queue:
+    async with scene.client.queue("s", group=scene.groups[-1], retry=0) as queue:
         await (await anext(queue)).ack(sync=True)
         await (await anext(queue)).nack()
         await (await anext(queue)).reject()
@@ -252,7 +252,7 @@ async def take_from_queue(scene: Scene) -> None:
 
 async def ack_with_results(scene: Scene) -> None:
     scene.groups.append(scene.name("q"))
-    async with scene.client.queue("s", group=scene.groups[-1], start=EARLIEST) as queue:
+    async with scene.client.queue("s", group=scene.groups[-1]) as queue:
         delivery = await anext(queue)
         async with delivery, delivery.transaction() as transaction:
             await transaction.publish("t", b"result")
@@ -321,7 +321,7 @@ async def run_a_group(scene: Scene) -> None:
 
 async def run_a_queue(scene: Scene) -> None:
     scene.groups.append(scene.name("q"))
-    queue = scene.client.queue("s", group=scene.groups[-1], start=EARLIEST, retry_streams=TIERS)
+    queue = scene.client.queue("s", group=scene.groups[-1], retry_streams=TIERS)
     async with queue:
         await queue.publish_later(scene.name("later").encode(), 0.01)
         async for batch in queue.batches(1):
@@ -350,7 +350,7 @@ async def resume_after_a_lost_ack(scene: Scene) -> None:
 
 async def resume_results_after_a_lost_ack(scene: Scene) -> None:
     scene.groups.append(scene.name("q"))
-    queue = scene.client.queue("s", group=scene.groups[-1], start=EARLIEST, max_in_flight=1)
+    queue = scene.client.queue("s", group=scene.groups[-1], max_in_flight=1)
     async with queue:
         delivery = await anext(queue)
         transaction = delivery.transaction()

@@ -6,7 +6,7 @@ import asyncio
 import re
 
 from cli.conftest import Run
-from liftbridge_aio import Client, StartAt
+from liftbridge_aio import Client
 from liftbridge_aio.queue import DeadLetter
 from support.faults import eventually
 
@@ -20,7 +20,6 @@ async def work(address: str, stream: str) -> None:
         async with client.queue(
             stream,
             group="billing",
-            start=StartAt.earliest(),
             dead_letter=DeadLetter(f"{stream}.dead"),
         ) as queue:
             for _ in range(4):

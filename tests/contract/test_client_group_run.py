@@ -753,7 +753,7 @@ if sys.version_info >= (3, 12):
         if kind == "group":
             member = client.group(f"group-{stream_name}", [stream_name], start=EARLIEST)
         else:
-            member = client.queue(stream_name, start=EARLIEST, max_in_flight=3 * count)
+            member = client.queue(stream_name, max_in_flight=3 * count)
         async with asyncio.timeout(6 * BOUND), member:
             await member.run(handle, concurrency=count)
         assert handled == count

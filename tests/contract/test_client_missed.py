@@ -143,6 +143,24 @@ async def test_a_group_that_retention_has_overtaken_is_told(
         await eventually(told)
 
 
+async def test_a_first_worker_misses_no_old_job(
+    server: Server, wire: Wire, cleaned_stream: str
+) -> None:
+    watcher = Watcher()
+    await create(wire, cleaned_stream, retention_max_messages=3)
+    await wire.publish(cleaned_stream, *[b""] * 10)
+    await become(wire, cleaned_stream, [7, 8, 9])
+    async with Client(server.address, options=ClientOptions(hook=watcher)) as client:
+        for expected in (7, 8):
+            async with (
+                asyncio.timeout(BOUND),
+                client.queue(cleaned_stream, group="billing") as queue,
+                await anext(queue) as delivery,
+            ):
+                assert delivery.message.offset == expected
+    assert watcher.missed == []
+
+
 async def test_gaps_that_compaction_leaves_are_no_loss(
     server: Server, wire: Wire, cleaned_stream: str
 ) -> None:

@@ -240,7 +240,7 @@ async def test_who_resumes_a_paused_partition_reads_its_last_messages(
 
 @asynccontextmanager
 async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue[Delivery]]:
-    settings = {"start": EARLIEST, "retry": 0.05, "commit_interval": 0.1, **other}
+    settings = {"retry": 0.05, "commit_interval": 0.1, **other}
     async with (
         asyncio.timeout(3 * BOUND),
         client.queue(stream, group=f"queue-{stream}", **settings) as queue,

@@ -53,7 +53,7 @@ from liftbridge_aio.queue.retry_tiers import tier_stream
 from liftbridge_aio.serializers import JSON
 from liftbridge_aio.transactions import Phase, ProducerFenced, TransactionAborted
 from support.faults import await_what_others_cancel
-from support.groups.group_watcher import EARLIEST, GroupWatcher, publish
+from support.groups.group_watcher import GroupWatcher, publish
 from support.marks import ON_ONE_PATH
 from support.raw import BOUND, eventually
 from support.servers.node import Server
@@ -74,7 +74,7 @@ async def stream(client: Client, stream_name: str) -> str:
 @asynccontextmanager
 async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue[Delivery]]:
     """A member of the queue of a test, which is quick."""
-    settings = {"group": "billing", "start": EARLIEST, "retry": SOON, "commit_interval": 0.2}
+    settings = {"group": "billing", "retry": SOON, "commit_interval": 0.2}
     if "durable" in other or "group" in other:
         del settings["group"]
     async with client.queue(stream, **{**settings, **other}) as queue:
@@ -118,7 +118,7 @@ async def test_acks_in_sync_survive_a_member_that_vanishes(
     client: Client, server: Server, stream: str
 ) -> None:
     async with Client(server.address) as other:
-        queue = other.queue(stream, group="billing", start=EARLIEST, commit_interval=60)
+        queue = other.queue(stream, group="billing", commit_interval=60)
         await queue.__aenter__()
         deliveries = await take(queue, 4)
         await deliveries[1].ack(sync=True)
@@ -927,7 +927,7 @@ async def test_a_transaction_of_a_delivery_that_is_lost_publishes_nothing(
         assert [(ack.stream, ack.entry.final) for ack in found.acks][-1] == (results, True)
         with pytest.raises(ProducerFenced):
             await transaction.commit()
-    async with client.queue(stream, start=EARLIEST) as queue:
+    async with client.queue(stream) as queue:
         [delivery] = await take(queue, 1)
         with pytest.raises(UsageError, match="not stored"):
             delivery.transaction()
@@ -1029,7 +1029,7 @@ async def take_and_ack_of(*queues: Queue[Delivery]) -> int:
 async def test_the_first_start_is_that_of_the_group(client: Client, stream: str) -> None:
     async with queue_of(client, stream, start=StartAt.new_only()):
         pass
-    async with queue_of(client, stream, start=EARLIEST) as queue:
+    async with queue_of(client, stream) as queue:
         await nothing_comes(queue)
         await publish(client, stream, 0)
         assert await take_and_ack(queue, 1) == [6]
@@ -1043,7 +1043,7 @@ async def test_a_stream_that_was_created_again_with_more_partitions(
     await client.delete_stream(stream)
     await client.create_stream(stream, partitions=2)
     await publish(client, stream, 1)
-    queue = client.queue(stream, group="billing", start=EARLIEST)
+    queue = client.queue(stream, group="billing")
     with pytest.raises(StreamReset, match="created again"):
         await queue.__aenter__()
     await queue.unsubscribe()
@@ -1100,7 +1100,7 @@ async def test_an_ephemeral_group_is_over_with_its_last_member(client: Client, s
 
 async def test_without_group_and_durable_nothing_is_remembered(client: Client, stream: str) -> None:
     for _ in range(2):
-        async with client.queue(stream, start=EARLIEST) as queue:
+        async with client.queue(stream) as queue:
             assert await take_and_ack(queue, 6) == [0, 1, 2, 3, 4, 5]
 
 
@@ -1155,7 +1155,7 @@ async def test_values_are_decoded_and_those_that_cannot_be_are_given_up(
     def handle(delivery: ValueDelivery[Any]) -> None:
         seen.append((delivery.value["number"], delivery.attempt))
 
-    async with orders.queue(group="g", start=EARLIEST, dead_letter=DeadLetter(dead)) as queue:
+    async with orders.queue(group="g", dead_letter=DeadLetter(dead)) as queue:
         run = asyncio.create_task(queue.run(handle))
         await eventually(lambda: queue.statistics().dead_letters == 1)
         await eventually(lambda: queue.statistics().acked == 2)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from liftbridge_aio import ALL_PARTITIONS, Client, RequestTimeout, StartAt
+from liftbridge_aio import ALL_PARTITIONS, Client, RequestTimeout
 from liftbridge_aio.queue import Delivery, Nack, Order, Queue
 from support.key_order import Step, out_of_order
 from support.servers.node import Server
@@ -42,7 +42,6 @@ class Storm:
         return client.queue(
             self.stream,
             group=f"{self.stream}-workers",
-            start=StartAt.earliest(),
             order=Order.KEY,
             retry=0.05,
             max_attempts=0,

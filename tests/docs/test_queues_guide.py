@@ -29,7 +29,7 @@ async def test_a_queue_needs_no_cursors() -> None:
         for value in (b"first", b"second"):
             await client.publish("orders", value)
             # The second member begins where the first one has ended.
-            async with client.queue("orders", group="g", start=StartAt.earliest()) as queue:
+            async with client.queue("orders", group="g") as queue:
                 delivery = await anext(queue)
                 assert delivery.value == value
                 await delivery.ack()
@@ -41,7 +41,7 @@ def test_its_table_names_every_option_and_its_default() -> None:
     assert list(shown) == [name for name in parameters if name not in {"self", "stream"}]
     for name, cell in shown.items():
         default = parameters[name].default
-        assert cell == str(default) or (name == "start" and default == StartAt.new_only()), name
+        assert cell == str(default) or (name == "start" and default == StartAt.earliest()), name
 
 
 def test_its_table_names_every_answer() -> None:

@@ -29,7 +29,7 @@ from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
 from liftbridge_aio.queue.acks_store import AcksStream
 from liftbridge_aio.transactions import CommitInDoubt
 from support.faults import QUICK
-from support.groups.group_watcher import EARLIEST, it_is
+from support.groups.group_watcher import it_is
 from support.raw import BOUND, eventually
 from support.servers.node import LiftbridgeNode
 
@@ -56,7 +56,7 @@ async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def member(client: Client, stream: str = "s", **other: Any) -> AsyncIterator[Queue[Delivery]]:
-    settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "commit_interval": 0.2}
+    settings = {"group": "g", "retry": 0.05, "commit_interval": 0.2}
     async with client.queue(stream, **{**settings, **other}) as queue:
         yield queue
 
@@ -157,7 +157,7 @@ async def test_the_next_member_makes_visible_what_was_committed(
     async with Client(
         broker.address, options=ClientOptions(backoff=QUICK, close_timeout=3.0)
     ) as first:
-        queue = first.queue("s", group="g", start=EARLIEST)
+        queue = first.queue("s", group="g")
         async with asyncio.timeout(BOUND):
             await queue.__aenter__()
             delivery = await anext(queue)
@@ -239,7 +239,7 @@ async def test_unsubscribing_keeps_what_a_doubt_needs(
         refusal = broker.faults.fail(
             "PublishAsync", code="PERMISSION_DENIED", when=is_ack_of_results, times=None
         )
-        queue = client.queue("s", group="g", start=EARLIEST, ephemeral=ephemeral)
+        queue = client.queue("s", group="g", ephemeral=ephemeral)
         async with asyncio.timeout(BOUND):
             await queue.__aenter__()
             delivery = await anext(queue)
@@ -438,7 +438,7 @@ async def test_acks_that_are_not_stored_in_time_are_told_when_a_queue_is_closed(
     await client.publish("s", b"1")
     options = ClientOptions(backoff=QUICK, close_timeout=1)
     async with Client(broker.address, options=options) as leaving:
-        queue = leaving.queue("s", group="g", start=EARLIEST, commit_interval=60)
+        queue = leaving.queue("s", group="g", commit_interval=60)
         await queue.__aenter__()
         async with asyncio.timeout(BOUND):
             await (await anext(queue)).ack()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, Message, StartAt
+from liftbridge_aio import Client, Message
 from liftbridge_aio._runtime.nats_library import NatsConnection
 from liftbridge_aio.queue import Delivery, LeaseExpired, Queue
 from liftbridge_aio.queue.lease_bus import SUBJECTS
@@ -116,7 +116,7 @@ async def test_members_that_are_killed_lose_no_message(
         for worker in others:
             worker.process.terminate()
             await worker.process.wait()
-        async with client.queue("s", group="g", start=StartAt.earliest(), timeout=30) as queue:
+        async with client.queue("s", group="g", timeout=30) as queue:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(2):
                     await anext(queue)

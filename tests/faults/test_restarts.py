@@ -323,7 +323,7 @@ async def test_messages_in_retry_streams_come_after_a_crash(
 
         def member() -> Queue[Delivery]:
             tiers = RetryStreams((2,))
-            return client.queue(stream_name, group="g", start=EARLIEST, retry_streams=tiers)
+            return client.queue(stream_name, group="g", retry_streams=tiers)
 
         async with AsyncExitStack() as stack:
             queue = await stack.enter_async_context(member())
@@ -376,7 +376,7 @@ async def test_commands_know_what_a_restarted_server_hides(
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, [b"%d" % number for number in range(5)])
         await client.set_cursor("__group:billing", stream_name, 0, 4)
-        async with client.queue(stream_name, group="queue", start=EARLIEST) as queue:
+        async with client.queue(stream_name, group="queue") as queue:
             await (await anext(queue)).ack()
         await crashable.crash()
         await crashable.start()

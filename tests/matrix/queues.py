@@ -14,7 +14,6 @@ from liftbridge_aio.queue.retry_tiers import tier_stream
 from matrix.cells import ALL, GOES_ON, Cell
 from matrix.operations import operation
 from matrix.outside import HandlingMember, Member, last_to_read
-from matrix.reading import EARLIEST
 
 TABLE: Final = "Queues"
 WAIT: Final = 0.2
@@ -51,7 +50,7 @@ async def entered(
     cell: Cell, group: str, nats: str | None = None, **options: Any
 ) -> AsyncIterator[Queue[Delivery]]:
     group = f"{cell.stream}-{group}"
-    queue = cell.user.queue(cell.stream, group=group, start=EARLIEST, nats=nats, **options)
+    queue = cell.user.queue(cell.stream, group=group, nats=nats, **options)
     await queue.__aenter__()
     try:
         yield queue

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 
-from liftbridge_aio import Client, StartAt
+from liftbridge_aio import Client
 from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
 
 
@@ -45,7 +45,6 @@ async def work(address: str, nats: str, stream: str, group: str, dead: str = "")
         client.queue(
             stream,
             group=group,
-            start=StartAt.earliest(),
             max_in_flight=8,
             ack_wait=3,
             retry=0.05,

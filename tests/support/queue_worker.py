@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from liftbridge_aio import Client, StartAt
+from liftbridge_aio import Client
 from liftbridge_aio.queue import DeadLetter, Delivery
 
 
@@ -29,7 +29,6 @@ async def work(address: str, stream: str, group: str, dead: str, max_attempts: s
         client.queue(
             stream,
             group=group,
-            start=StartAt.earliest(),
             max_in_flight=8,
             max_attempts=int(max_attempts),
             dead_letter=DeadLetter(dead),

@@ -58,7 +58,6 @@ class Queueing(Program):
             async with client.queue(
                 STREAM,
                 group=self.group,
-                start=StartAt.earliest(),
                 order=Order.KEY,
                 ack_wait=5.0,
                 retry=Exponential(0.1, max=2.0),

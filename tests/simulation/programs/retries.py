@@ -64,7 +64,6 @@ class Retrying(Program):
             queue = client.queue(
                 STREAM,
                 group="packing",
-                start=StartAt.earliest(),
                 ack_wait=5.0,
                 max_attempts=ATTEMPTS,
                 retry_streams=RetryStreams(TIERS),

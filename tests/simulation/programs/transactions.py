@@ -123,9 +123,7 @@ class Receipting(Invoicing):
     async def _produce(self, client: Client, host: str) -> None:
         """Be a member."""
         async with (
-            client.queue(
-                STREAM, group="receipts", start=StartAt.earliest(), ack_wait=5.0, retry=0.2
-            ) as queue,
+            client.queue(STREAM, group="receipts", ack_wait=5.0, retry=0.2) as queue,
             asyncio.TaskGroup() as tasks,
         ):
             self.members[host] = queue

@@ -10,7 +10,6 @@ from typing import Any
 from liftbridge_aio import Client
 from liftbridge_aio._client.typed_stream import TypedStream
 from liftbridge_aio.queue import Delivery, Queue
-from support.groups.group_watcher import EARLIEST
 from support.raw import BOUND, eventually
 
 
@@ -20,7 +19,7 @@ async def members(
 ) -> AsyncIterator[list[Queue[Any]]]:
     """So many members of a group, the first of which owns the partition."""
     place = (stream,) if isinstance(client, Client) else ()
-    settings = {"group": "g", "start": EARLIEST, "retry": 0.05, "timeout": BOUND, "nats": nats}
+    settings = {"group": "g", "retry": 0.05, "timeout": BOUND, "nats": nats}
     async with AsyncExitStack() as stack:
         queues = []
         for _ in range(count):
