@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.peers import measuring
 from benchmarks.peers.measuring import Outcome, Settings, Watch
 from liftbridge_aio import Client
-from liftbridge_aio.queue import Delivery, Queue
+from liftbridge_aio.queue import Delivery, Queue, QueueOptions
 
 _HANDLERS: Final = 16
 _POLL: Final = 0.01
@@ -48,7 +48,7 @@ async def lease(settings: Settings, nats: str, members: int) -> Outcome:
         group = secrets.token_hex(8)
         queues = []
         for _ in range(members + 1):
-            queue = client.queue(settings.stream, group=group, nats=nats)
+            queue = client.queue(settings.stream, group=group, options=QueueOptions(nats=nats))
             queues.append(await stack.enter_async_context(queue))
         while not _is_balanced(queues):  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(_POLL)

@@ -11,7 +11,7 @@ import logging
 from contextlib import suppress
 
 from liftbridge_aio import Client
-from liftbridge_aio.queue import DeadLetter, Delivery, Exponential
+from liftbridge_aio.queue import DeadLetter, Delivery, Exponential, QueueOptions
 
 
 async def handle(order: Delivery) -> None:
@@ -27,9 +27,9 @@ async def main() -> None:
         async with client.queue(
             "orders",
             group="billing",
-            max_attempts=3,
-            retry=Exponential(1, max=60),
-            dead_letter=DeadLetter("orders.dead"),
+            options=QueueOptions(
+                max_attempts=3, retry=Exponential(1, max=60), dead_letter=DeadLetter("orders.dead")
+            ),
         ) as queue:
             await queue.run(handle, concurrency=8)
     print("stopped in order")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -40,17 +40,7 @@ if TYPE_CHECKING:
     from liftbridge_aio import transactions
     from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
     from liftbridge_aio._subscribe.subscription import Subscription
-    from liftbridge_aio.groups.core.group_plan import OnReset
-    from liftbridge_aio.queue import (
-        DeadLetter,
-        Order,
-        Probing,
-        Queue,
-        RetryStreams,
-        ValueDelivery,
-    )
-    from liftbridge_aio.queue.plan import OnGivingUp
-    from liftbridge_aio.queue.policies import RetryDelay
+    from liftbridge_aio.queue import Queue, QueueOptions, ValueDelivery
     from liftbridge_aio.transactions.reading import ReadCommitted
 
 T = TypeVar("T")
@@ -74,31 +64,14 @@ class SubscribeOptions(TypedDict, total=False):
     timeout: Duration | None
 
 
-class QueueOptions(TypedDict, total=False):
+class QueueArguments(TypedDict, total=False):
     """Arguments of `Client.queue` that are passed on as they are."""
 
     group: str | None
     durable: str | None
     client_id: str | None
     ephemeral: bool
-    start: StartAt
-    on_reset: OnReset
-    max_in_flight: int
-    ack_wait: Duration
-    max_attempts: int
-    retry: Duration | Sequence[Duration] | RetryDelay | None
-    retry_streams: RetryStreams | None
-    dead_letter: DeadLetter | None
-    on_giving_up: OnGivingUp | None
-    order: Order | None
-    backoff: Probing | None
-    max_window: int
-    isolation: Isolation | ReadCommitted
-    sample: float
-    commit_interval: Duration
-    resume: bool
-    nats: str | Sequence[str] | None
-    timeout: Duration | None
+    options: QueueOptions | None
 
 
 class MessageClient(Protocol):
@@ -311,13 +284,13 @@ class TypedStream(Generic[T, ItemT_co]):
         """
         return self.read(self._client.subscribe(self.stream, partition, start, stop, **options))
 
-    def queue(self, **options: Unpack[QueueOptions]) -> Queue[ValueDelivery[T]]:
+    def queue(self, **arguments: Unpack[QueueArguments]) -> Queue[ValueDelivery[T]]:
         """Return a member of a queue whose deliveries have decoded values.
 
         Arguments and errors are those of `Client.queue`. A message whose value cannot be decoded is
         given up, whatever `on_undecodable` is; see `ValueDelivery`.
         """
-        queue: Queue[Any] = self._client.queue(self.stream, **options)
+        queue: Queue[Any] = self._client.queue(self.stream, **arguments)
         return queue.with_values(self._codec.decode)
 
     def read(self, source: SourceT) -> TypedReader[ItemT_co, SourceT]:

@@ -20,6 +20,7 @@
 - `lender`: Hands messages of a member's partitions to other members.
 - `partitions`: The partitions that a member of a queue holds: claims, releases, capacities and
   times.
+- `options`: `QueueOptions`: how a queue delivers messages, apart from which queue it is.
 - `plan`: The validated arguments of `Client.queue`.
 - `policies`: What a queue does when handlers fail: delays between attempts, dead letters, backoff.
 - `queue`: The handle of a member of a queue: an async context manager and an async iterator.
@@ -48,6 +49,7 @@ from .errors import (
     RetryFailed,
     TooManyDeadLetters,
 )
+from .options import QueueOptions
 from .policies import DeadLetter, Exponential, Probing, RetryStreams
 from .queue import Queue
 from .statistics import PartitionStatistics, QueueStatistics
@@ -69,6 +71,7 @@ __all__ = [
     "Probing",
     "Queue",
     "QueueError",
+    "QueueOptions",
     "QueueStatistics",
     "QueueTaken",
     "Reject",

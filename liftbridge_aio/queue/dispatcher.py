@@ -72,8 +72,8 @@ class Dispatcher:
         read_from: ReadFrom,
     ) -> None:
         self._group = plan.group
-        self._sample = plan.sample
-        self._backs_off = plan.backoff is not None
+        self._sample = plan.options.sample
+        self._backs_off = plan.options.backoff is not None
         self._stores_acks = plan.stores_acks
         self._timeout = plan.timeout
         self._sender = sender

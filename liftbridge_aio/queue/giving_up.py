@@ -25,8 +25,7 @@ from .core.moved_message import (
 )
 from .delivery import Delivery
 from .errors import TooManyDeadLetters, error_text
-from .plan import OnGivingUp
-from .policies import DeadLetter
+from .policies import DeadLetter, OnGivingUp
 from .retry_tiers import RetryTiers
 
 logger = logging.getLogger("liftbridge_aio.queue")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from liftbridge_aio.model import StreamInfo
+from liftbridge_aio.options import timer_seconds
 
 from .borrower import Borrower
 from .core.lease_protocol import Answer, Ask, Frame, Granted, Lease, Offer
@@ -42,8 +43,8 @@ class Leases:
         self._plan = plan
         self._dispatcher = dispatcher
         self._spawn = spawn
-        self._bus = LeaseBus(plan.nats, self._take, self._bounced)
-        self.lender = Lender(dispatcher, self._bus, plan.window.ack_wait, spawn)
+        self._bus = LeaseBus(plan.options.nats or (), self._take, self._bounced)
+        self.lender = Lender(dispatcher, self._bus, timer_seconds(plan.options.ack_wait), spawn)
         self.borrower = Borrower(dispatcher, self._bus, member, spawn, read_at)
         self.look = self.borrower.look
 

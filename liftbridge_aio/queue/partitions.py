@@ -85,8 +85,8 @@ class Partitions:
         self.make_delivery: MakeDelivery = Delivery
         self.expired = self.given_up = 0
         self._plan = plan
-        tiers = plan.retry_streams.tiers if plan.retry_streams is not None else ()
-        self._tiers = {tier_stream(plan.stream, plan.group, each): each for each in tiers}
+        self._window_settings = plan.window_settings()
+        self._tiers = {tier_stream(plan.stream, plan.group, each): each for each in plan.tiers}
         self._readers = readers
         self._giving_up = giving_up
         self._spawn = spawn
@@ -99,8 +99,8 @@ class Partitions:
         self.flow: ReadyFlow[StreamPartition] = ReadyFlow(
             _flow_settings(plan), self._choose, self._time(), self._in_flight
         )
-        self.max_in_flight = plan.max_in_flight
-        self._backs_off = plan.backoff is not None
+        self.max_in_flight = plan.options.max_in_flight
+        self._backs_off = plan.options.backoff is not None
         self._timer: asyncio.TimerHandle | None = None
         self.timer_at = inf
 
@@ -140,7 +140,7 @@ class Partitions:
             self._lost(share, snapshot.base)
             return
         make_window = AckWindow if plan.make_visibility is None else CommittedWindow
-        settings = plan.window
+        settings = self._window_settings
         if (tier := self._tiers.get(place.stream)) is not None:
             share.tier = TierClock(tier)
             settings = replace(settings, attempts_of=attempts_of)
@@ -148,7 +148,7 @@ class Partitions:
             settings,
             lambda message: self.make_delivery(message, self._answers, share),
             snapshot,
-            0 if in_order else plan.max_in_flight,
+            0 if in_order else plan.options.max_in_flight,
         )
         self._set_levels(self.flow.connected(place, INT64_MAX, self._time()))
         self._resume(share)
@@ -439,12 +439,12 @@ class Partitions:
 
 
 def _flow_settings(plan: QueuePlan) -> FlowSettings:
-    backoff = plan.backoff
+    backoff = plan.options.backoff
     if backoff is None:
-        return FlowSettings(plan.max_in_flight, max_backoff=0.0, probe_first=False)
+        return FlowSettings(plan.options.max_in_flight, max_backoff=0.0, probe_first=False)
     initial = backoff.initial
     return FlowSettings(
-        plan.max_in_flight,
+        plan.options.max_in_flight,
         max_backoff=backoff.max,
         backoff=lambda level: initial * 2.0**level,
         probe_first=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
 
@@ -11,17 +12,15 @@ from liftbridge_aio._admin.streams import StreamAdministration
 from liftbridge_aio._publish.retry import RetryingPublisher
 from liftbridge_aio._subscribe.core.memory_budget import MemoryBudget
 from liftbridge_aio._subscribe.core.visibility import MakeVisibility
-from liftbridge_aio.groups.core.group_plan import OnReset
+from liftbridge_aio.errors import InvalidRequest, UsageError
 from liftbridge_aio.interceptors import Interceptor
-from liftbridge_aio.model import Message, StartAt
+from liftbridge_aio.model import Message
+from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.transactions.sender import PublishingClient
 
-from .core.ack_window import WindowSettings
-from .delivery import Delivery
-from .policies import DeadLetter, Probing, RetryStreams
-
-OnGivingUp: TypeAlias = Callable[[Delivery], Awaitable[object] | object]
-"""Called with a message that is given up: a coroutine function, or a plain function."""
+from .core.ack_window import Order, WindowSettings
+from .options import QueueOptions
+from .policies import checked_retry
 
 ReadAt: TypeAlias = Callable[[str, int, int], Awaitable[Message | None]]
 """Reads the message at an offset of a partition; None if the log does not have it any more."""
@@ -49,7 +48,7 @@ class QueueClient(PublishingClient, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlan:
-    """The arguments of `Client.queue`."""
+    """The checked arguments of `Client.queue`, and what the client adds to them."""
 
     stream: str
     group: str
@@ -59,24 +58,50 @@ class QueuePlan:
     stores_acks: bool
     """False to keep acks in memory."""
     is_ephemeral: bool
-    """True to forget the acks that are stored with the last member of the group."""
-    start: StartAt
-    on_reset: OnReset
-    max_in_flight: int
-    window: WindowSettings
-    retry_streams: RetryStreams | None
-    dead_letter: DeadLetter | None
-    on_giving_up: OnGivingUp | None
-    backoff: Probing | None
-    sample: float
-    """The part of the messages that is handed out."""
-    commit_interval: float
+    """True to delete the stored acks with the last member of the group."""
+    options: QueueOptions
+    make_visibility: MakeVisibility | None
+    """Makes the read-committed filter of a partition; None reads uncommitted."""
     timeout: float
     close_timeout: float
-    resume: bool = False
-    """True to resume paused partitions, now and later."""
-    nats: tuple[str, ...] = ()
-    """NATS servers over which members lease messages to each other; empty: they do not."""
-    make_visibility: MakeVisibility | None = None
-    """Chooses what is shown of each partition; None shows all."""
-    interceptors: tuple[Interceptor, ...] = ()
+    interceptors: tuple[Interceptor, ...]
+    """The interceptors of the client, which wrap the handler of `Queue.run`."""
+
+    @property
+    def tiers(self) -> tuple[float, ...]:
+        """The waits of the retry streams, in seconds, ascending; empty without retry streams."""
+        streams = self.options.retry_streams
+        return () if streams is None else streams.tiers
+
+    def window_settings(self) -> WindowSettings:
+        """Return the settings of the ack window of a partition."""
+        options = self.options
+        return WindowSettings(
+            timer_seconds(options.ack_wait),
+            options.max_attempts,
+            options.max_window,
+            options.order,
+            checked_retry(options.retry),
+            self.tiers[0] if self.tiers else inf,
+        )
+
+    def check(self) -> None:
+        """Refuse options that do not fit the stream or the kind of the queue.
+
+        Raises:
+            InvalidRequest: they do not.
+            UsageError: `nats` is set, and nats-py is not installed.
+        """
+        options, is_shared = self.options, self.stores_acks and self.consumer_id is None
+        if options.dead_letter is not None and options.dead_letter.stream == self.stream:
+            raise InvalidRequest("dead letters need a stream of their own")
+        if self.tiers and not (self.stores_acks and options.order is Order.NONE):
+            raise InvalidRequest("retry_streams need a group or a durable, and Order.NONE")
+        if options.nats is None:
+            return
+        if not is_shared:
+            raise InvalidRequest("nats shares messages in a group: name one")
+        try:
+            import liftbridge_aio._runtime.nats_library  # noqa: F401, PLC0415 - only where it is used
+        except ImportError as error:
+            raise UsageError("nats needs nats-py: pip install nats-py") from error

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -15,13 +15,13 @@ from liftbridge_aio._core.arguments import (
     check_callable,
     check_number,
     check_text,
-    check_type,
     check_whole_number,
 )
 from liftbridge_aio.errors import InvalidRequest, StreamReserved, WrongType
 from liftbridge_aio.model import RESERVED_STREAMS
 from liftbridge_aio.options import Duration, seconds
 
+from .delivery import Delivery
 from .errors import RetryFailed, error_text
 
 
@@ -68,48 +68,21 @@ class Exponential:
 
 
 RetryDelay: TypeAlias = Callable[[int, BaseException | None], Duration]
-"""Returns the delay before the next attempt, by the number of the failed one and its error."""
+"""Returns the seconds before the next attempt, by the number of the failed one and its error."""
+
+OnGivingUp: TypeAlias = Callable[[Delivery], Awaitable[object] | object]
+"""Called with a message that is given up: a coroutine function, or a plain function."""
 
 
-def retry_delay(
-    retry: Duration | Sequence[Duration] | RetryDelay,
-) -> Callable[[int, BaseException | None], float]:
-    """Return the function of delays that an argument `retry` stands for.
+def checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], float]:
+    """Check a function of delays, and return one that checks each delay, too.
 
-    The function raises `RetryFailed` if a function of the user does not return a delay.
-
-    Raises:
-        InvalidRequest: it is no valid delay.
-    """
-    if callable(retry):
-        return _checked_retry(retry)
-    if isinstance(retry, Sequence):
-        whole: object = retry
-        if isinstance(whole, str):
-            raise WrongType(f"retry is a number of seconds, several or a function, not {whole!r}")
-        delays = [_finite_seconds(each, "a delay of retry") for each in retry]
-        if not delays:
-            raise InvalidRequest("retry needs at least one delay")
-        return lambda attempt, _: delays[min(attempt, len(delays)) - 1]
-    delay = _finite_seconds(retry, "retry")
-    return lambda _attempt, _error: delay
-
-
-def _finite_seconds(delay: Duration, name: str) -> float:
-    found = seconds(delay, name)
-    if found == math.inf:
-        raise InvalidRequest(
-            f"{name} is a finite number of seconds: raise Reject to give a message up"
-        )
-    return found
-
-
-def _checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], float]:
-    """Return a function of the user, checked now and at each call.
+    The result raises `RetryFailed` where the function raises, or returns no delay.
 
     Raises:
-        WrongType: it cannot be called with an attempt and an error, or it is a coroutine function.
+        WrongType: it cannot be called with an attempt and an error, or is a coroutine function.
     """
+    check_callable(retry, "retry")
     try:
         signature: inspect.Signature | None = inspect.signature(retry)
     except (TypeError, ValueError):  # a function in C may have none
@@ -126,10 +99,13 @@ def _checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], f
 
     def delay(attempt: int, error: BaseException | None) -> float:
         try:
-            return _finite_seconds(retry(attempt, error), "a delay")
+            found = seconds(retry(attempt, error), "a delay")
+            if found == math.inf:
+                raise InvalidRequest("a delay must be finite: raise Reject to give up a message")
         except Exception as failure:
             what = error_text(failure)
             raise RetryFailed(f"retry returned no delay for attempt {attempt}: {what}") from failure
+        return found
 
     return delay
 
@@ -223,21 +199,3 @@ class DeadLetter:
             raise StreamReserved("dead letters need a stream to which clients may publish")
         if self.limit is not None:
             check_whole_number(self.limit, "limit", 1, INT64_MAX)
-
-
-def check_policies(
-    dead_letter: DeadLetter | None,
-    backoff: Probing | None,
-    on_giving_up: Callable[..., object] | None,
-    retry_streams: RetryStreams | None,
-) -> None:
-    """Refuse policies of the wrong type.
-
-    Raises:
-        WrongType: one is.
-    """
-    check_type(dead_letter, (DeadLetter, type(None)), "dead_letter is a DeadLetter")
-    check_type(backoff, (Probing, type(None)), "backoff is a Probing")
-    check_type(retry_streams, (RetryStreams, type(None)), "retry_streams is a RetryStreams")
-    if on_giving_up is not None:
-        check_callable(on_giving_up, "on_giving_up")

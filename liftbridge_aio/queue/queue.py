@@ -76,13 +76,13 @@ class Queue(Generic[DeliveryT]):
     ) -> None:
         self.stream = plan.stream
         self.group = plan.group
+        options = plan.options
         self._plan = plan
         self._network = client.network
         self._open = client.queues
         self._tiers: RetryTiers | None = None
-        if plan.retry_streams is not None:
-            tiers = plan.retry_streams.tiers
-            self._tiers = RetryTiers(plan.stream, plan.group, tiers, client, plan.timeout)
+        if plan.tiers:
+            self._tiers = RetryTiers(plan.stream, plan.group, plan.tiers, client, plan.timeout)
         self._store = self._acks_store(client, read_last)
         self._member = ConsumerGroup(self._group_plan(), client.network, self._store, client.budget)
         self._work = self._member._work  # noqa: SLF001 - the queue takes the place of its reader
@@ -91,13 +91,15 @@ class Queue(Generic[DeliveryT]):
             self._work.readers,
             self._store,
             Sender(client, AckPolicy.ALL, Retry()),
-            GivingUp(plan.group, plan.dead_letter, plan.on_giving_up, client.submit, self._tiers),
+            GivingUp(
+                plan.group, options.dead_letter, options.on_giving_up, client.submit, self._tiers
+            ),
             client.network.reporter,
             self._spawn,
             self._read_from,
         )
         self._leases: Leases | None = None
-        if plan.nats:
+        if options.nats:
             from .leases import Leases  # noqa: PLC0415 - needs nats-py
 
             self._leases = Leases(plan, self._dispatcher, self.consumer_id, self._spawn, read_at)
@@ -127,13 +129,13 @@ class Queue(Generic[DeliveryT]):
             group=plan.group,
             streams=(plan.stream, *(self._tiers.streams.values() if self._tiers else ())),
             consumer_id=plan.consumer_id,
-            start=plan.start,
-            on_reset=plan.on_reset,
+            start=plan.options.start,
+            on_reset=plan.options.on_reset,
             commit_interval=None,
             on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_taken=self._taken,
-            resume=plan.resume,
+            resume=plan.options.resume,
             resumed=frozenset(self._tiers.streams.values() if self._tiers else ()),
             make_visibility=plan.make_visibility,
             timeout=plan.timeout,
@@ -205,10 +207,11 @@ class Queue(Generic[DeliveryT]):
             ConnectionFailed: no server of `nats` answered.
             LiftbridgeError: it could not join.
         """
+        options = self._plan.options
         if self._entered or self._closer is not None:
             raise UsageError("a queue is entered only once; create a new one")
-        if self._plan.dead_letter is not None:
-            await self._check_dead_letters(self._plan.dead_letter.stream)
+        if options.dead_letter is not None:
+            await self._check_dead_letters(options.dead_letter.stream)
         # A stream that was created again may have other partitions than are known.
         timeout = self._plan.timeout
         found = await self._network.metadata.stream(self.stream, timeout, renew=True)
@@ -230,8 +233,8 @@ class Queue(Generic[DeliveryT]):
         self._open.add(self)
         if self._leases is not None:
             self._leases.start()
-        acks = self._dispatcher.partitions.acks
-        self._spawn(lambda: acks.run(self._plan.commit_interval), "commits")
+        acks, interval = self._dispatcher.partitions.acks, timer_seconds(options.commit_interval)
+        self._spawn(lambda: acks.run(interval), "commits")
         if (tiers := self._tiers) is not None:
             self._spawn(lambda: tiers.keep_visible(lambda: self.assignment), "tiers")
         return self
@@ -507,13 +510,13 @@ class Queue(Generic[DeliveryT]):
             InvalidRequest: the delay is longer than the longest tier.
             LiftbridgeError: as for `Client.publish`.
         """
-        plan, tiers = self._plan, self._tiers
-        if tiers is None or plan.retry_streams is None:
+        tiers = self._tiers
+        if tiers is None:
             raise UsageError(
                 "messages wait in retry streams: give the queue retry_streams=RetryStreams(...)",
                 stream=self.stream,
             )
-        wait, longest = seconds(delay, "delay"), plan.retry_streams.tiers[-1]
+        wait, longest = seconds(delay, "delay"), self._plan.tiers[-1]
         if wait > longest:
             raise InvalidRequest(
                 f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s",

@@ -13,8 +13,9 @@ import pytest
 
 from liftbridge_aio import Client, ClientOptions, Interceptor, Message, nsq, stan
 from liftbridge_aio.handlers import Delivery
-from liftbridge_aio.queue import Nack, Reject
+from liftbridge_aio.queue import Nack, QueueOptions, Reject
 from support.bridges import Ends, eventually
+from support.queues import after
 
 VALUES: Final = (b"fine", b"fails", b"nacked", b"raises nack", b"acked", b"rejected", b"refused")
 
@@ -75,7 +76,7 @@ async def on_a_queue(ends: Ends, handler: Handler, recorder: Recorder) -> None:
     options = ClientOptions(interceptors=[recorder])
     async with (
         Client(ends.node.address, options=options) as client,
-        client.queue(ends.name, group="a", retry=0.1) as queue,
+        client.queue(ends.name, group="a", options=QueueOptions(retry=after(0.1))) as queue,
     ):
         await queue.run(handler)
 
@@ -148,7 +149,7 @@ async def test_extending_gives_a_handler_more_time(ends: Ends, system: str) -> N
         if system == "queue":
             await ends.lift.create_stream(ends.name)
             await ends.to_stream(b"bread")
-            queue = ends.lift.queue(ends.name, group="a", ack_wait=2)
+            queue = ends.lift.queue(ends.name, group="a", options=QueueOptions(ack_wait=2))
             run = (await stack.enter_async_context(queue)).run
         else:
             await ends.to_topic(b"bread")

@@ -38,7 +38,14 @@ from liftbridge_aio import (
 )
 from liftbridge_aio._publish.session import SessionState
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.queue import Delivery, DeliveryBatch, DeliveryTransaction, Queue, RetryStreams
+from liftbridge_aio.queue import (
+    Delivery,
+    DeliveryBatch,
+    DeliveryTransaction,
+    Queue,
+    QueueOptions,
+    RetryStreams,
+)
 from liftbridge_aio.transactions import (
     CheckpointStream,
     ClaimedLog,
@@ -47,6 +54,7 @@ from liftbridge_aio.transactions import (
     Transaction,
 )
 from support.faults import BOUND, QUICK, eventually, nothing_left_behind, read_all, within
+from support.queues import after
 from support.suspensions import Moment, cancelled_at, watched_suspensions
 
 pytestmark = pytest.mark.virtual_time
@@ -244,7 +252,9 @@ async def wait_a_moment(partitions: Collection[StreamPartition]) -> None:
 
 async def take_from_queue(scene: Scene) -> None:
     scene.groups.append(scene.name("q"))
-    async with scene.client.queue("s", group=scene.groups[-1], retry=0) as queue:
+    async with scene.client.queue(
+        "s", group=scene.groups[-1], options=QueueOptions(retry=after(0))
+    ) as queue:
         await (await anext(queue)).ack(sync=True)
         await (await anext(queue)).nack()
         await (await anext(queue)).reject()
@@ -321,7 +331,9 @@ async def run_a_group(scene: Scene) -> None:
 
 async def run_a_queue(scene: Scene) -> None:
     scene.groups.append(scene.name("q"))
-    queue = scene.client.queue("s", group=scene.groups[-1], retry_streams=TIERS)
+    queue = scene.client.queue(
+        "s", group=scene.groups[-1], options=QueueOptions(retry_streams=TIERS)
+    )
     async with queue:
         await queue.publish_later(scene.name("later").encode(), 0.01)
         async for batch in queue.batches(1):
@@ -350,7 +362,7 @@ async def resume_after_a_lost_ack(scene: Scene) -> None:
 
 async def resume_results_after_a_lost_ack(scene: Scene) -> None:
     scene.groups.append(scene.name("q"))
-    queue = scene.client.queue("s", group=scene.groups[-1], max_in_flight=1)
+    queue = scene.client.queue("s", group=scene.groups[-1], options=QueueOptions(max_in_flight=1))
     async with queue:
         delivery = await anext(queue)
         transaction = delivery.transaction()

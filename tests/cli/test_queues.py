@@ -7,7 +7,7 @@ import re
 
 from cli.conftest import Run
 from liftbridge_aio import Client
-from liftbridge_aio.queue import DeadLetter
+from liftbridge_aio.queue import DeadLetter, QueueOptions
 from support.faults import eventually
 
 
@@ -18,9 +18,7 @@ async def work(address: str, stream: str) -> None:
         for value in (b"good", b"late", b"bad", b"good"):
             await client.publish(stream, value, b"key", {"colour": b"red"}, partition=1)
         async with client.queue(
-            stream,
-            group="billing",
-            dead_letter=DeadLetter(f"{stream}.dead"),
+            stream, group="billing", options=QueueOptions(dead_letter=DeadLetter(f"{stream}.dead"))
         ) as queue:
             for _ in range(4):
                 delivery = await anext(queue)

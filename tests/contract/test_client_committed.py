@@ -32,6 +32,7 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, OutgoingMessage
+from liftbridge_aio.queue import QueueOptions
 from liftbridge_aio.transactions import (
     CompactedStream,
     MalformedAck,
@@ -276,7 +277,10 @@ async def test_malformed_acks_are_skipped_by_policy(client: Client, stream: str)
     assert words(await rest(client.read(stream, isolation=isolation))) == "- A1c A2c"
     async with client.group("g", [stream], **skipping) as group, asyncio.timeout(BOUND):
         assert words([await anext(group) for _ in range(3)]) == "- A1c A2c"
-    async with client.queue(stream, group="q", **skipping) as queue, asyncio.timeout(BOUND):
+    async with (
+        client.queue(stream, group="q", options=QueueOptions(**skipping)) as queue,
+        asyncio.timeout(BOUND),
+    ):
         assert [(await anext(queue)).value for _ in range(3)] == [b"-", b"A1c", b"A2c"]
     shown = client.committed_range(stream, 0, 0, 5, on_malformed="skip")
     assert words(await rest(shown)) == "- A1c A2c"

@@ -31,7 +31,7 @@ from liftbridge_aio import (
     WrongType,
 )
 from liftbridge_aio.groups.handler_runner import MessageHandler, OnError
-from liftbridge_aio.queue import Delivery, Queue
+from liftbridge_aio.queue import Delivery, Queue, QueueOptions
 from support.faults import await_what_others_cancel
 from support.groups.group_watcher import EARLIEST, GroupWatcher, cursor, publish
 from support.marks import ON_EMBEDDED, ON_ONE_PATH
@@ -753,7 +753,7 @@ if sys.version_info >= (3, 12):
         if kind == "group":
             member = client.group(f"group-{stream_name}", [stream_name], start=EARLIEST)
         else:
-            member = client.queue(stream_name, max_in_flight=3 * count)
+            member = client.queue(stream_name, options=QueueOptions(max_in_flight=3 * count))
         async with asyncio.timeout(6 * BOUND), member:
             await member.run(handle, concurrency=count)
         assert handled == count

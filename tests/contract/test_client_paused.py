@@ -31,6 +31,7 @@ from liftbridge_aio.queue import Delivery, Queue, RetryStreams
 from liftbridge_aio.queue.acks_store import acks_stream
 from liftbridge_aio.queue.retry_tiers import tier_stream
 from liftbridge_aio.transactions import ClaimedLog
+from support.queues import after, queue_arguments
 from support.raw import BOUND, eventually
 from support.servers.node import LiftbridgeNode, Server
 
@@ -240,10 +241,10 @@ async def test_who_resumes_a_paused_partition_reads_its_last_messages(
 
 @asynccontextmanager
 async def queue_of(client: Client, stream: str, **other: Any) -> AsyncIterator[Queue[Delivery]]:
-    settings = {"retry": 0.05, "commit_interval": 0.1, **other}
+    settings = {"retry": after(0.05), "commit_interval": 0.1, **other}
     async with (
         asyncio.timeout(3 * BOUND),
-        client.queue(stream, group=f"queue-{stream}", **settings) as queue,
+        client.queue(stream, **queue_arguments(group=f"queue-{stream}", **settings)) as queue,
     ):
         yield queue
 
@@ -297,7 +298,7 @@ async def test_a_queue_needs_no_resume_for_its_own_streams(
 ) -> None:
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, [b"0", b"1"])
-    tiers: dict[str, Any] = {"retry_streams": RetryStreams((0.3,)), "retry": 0.3}
+    tiers: dict[str, Any] = {"retry_streams": RetryStreams((0.3,)), "retry": after(0.3)}
     group = f"queue-{stream_name}"
     own = [tier_stream(stream_name, group, 0.3), acks_stream(group, stream_name)]
     own.append(acks_stream(group, own[0]))
@@ -332,7 +333,7 @@ async def test_own_streams_of_the_package_do_not_pause_themselves(
         other = f"{stream_name}.other"
         await client.create_stream(other)
         await client.publish(stream_name, b"0")
-        tiers: dict[str, Any] = {"retry_streams": RetryStreams((60.0,)), "retry": 60}
+        tiers: dict[str, Any] = {"retry_streams": RetryStreams((60.0,)), "retry": after(60)}
         async with queue_of(client, stream_name, resume=True, **tiers) as queue:
             assert await acked(queue, 1) == [0]
             await ClaimedLog.open(client, f"{stream_name}.log")

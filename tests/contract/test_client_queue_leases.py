@@ -21,6 +21,7 @@ from liftbridge_aio.queue import (
     LeaseExpired,
     Order,
     Queue,
+    QueueOptions,
     ValueDelivery,
 )
 from liftbridge_aio.queue.core.acks_record import AcksRecord
@@ -258,7 +259,7 @@ async def test_members_share_what_transactions_have_committed(
         for each in leased[::2]:
             await each.ack()
         await close([other, owner])
-    async with client.queue(stream, group="g", **committed) as queue:
+    async with client.queue(stream, group="g", options=QueueOptions(**committed)) as queue:
         again = await take(queue, 2)
         assert [(each.message, each.attempt) for each in again] == [(shown[1], 1), (shown[3], 1)]
 
@@ -294,16 +295,16 @@ async def test_leases_need_a_group_and_a_server(
     client: Client, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InvalidRequest, match="group"):
-        client.queue(stream, nats="nats://127.0.0.1:1")
+        client.queue(stream, options=QueueOptions(nats="nats://127.0.0.1:1"))
     with pytest.raises(InvalidRequest, match="address"):
-        client.queue(stream, group="g", nats=[])
-    queue = client.queue(stream, group="g", nats="nats://127.0.0.1:1")
+        client.queue(stream, group="g", options=QueueOptions(nats=[]))
+    queue = client.queue(stream, group="g", options=QueueOptions(nats="nats://127.0.0.1:1"))
     with pytest.raises(ConnectionFailed, match="no connection to NATS"):
         await queue.__aenter__()
     await queue.aclose()
     monkeypatch.setitem(sys.modules, "liftbridge_aio._runtime.nats_library", None)
     with pytest.raises(UsageError, match="pip install nats-py"):
-        client.queue(stream, group="g", nats="nats://127.0.0.1:1")
+        client.queue(stream, group="g", options=QueueOptions(nats="nats://127.0.0.1:1"))
 
 
 async def test_the_example_of_the_guide_runs(

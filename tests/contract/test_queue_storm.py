@@ -15,8 +15,9 @@ from typing import Final
 import pytest
 
 from liftbridge_aio import ALL_PARTITIONS, Client, RequestTimeout
-from liftbridge_aio.queue import Delivery, Nack, Order, Queue
+from liftbridge_aio.queue import Delivery, Nack, Order, Queue, QueueOptions
 from support.key_order import Step, out_of_order
+from support.queues import after
 from support.servers.node import Server
 
 SECONDS: Final = float(os.environ.get("LIFTBRIDGE_STORM_SECONDS", "8"))
@@ -42,10 +43,9 @@ class Storm:
         return client.queue(
             self.stream,
             group=f"{self.stream}-workers",
-            order=Order.KEY,
-            retry=0.05,
-            max_attempts=0,
-            commit_interval=0.2,
+            options=QueueOptions(
+                order=Order.KEY, retry=after(0.05), max_attempts=0, commit_interval=0.2
+            ),
         )
 
     async def handle(self, delivery: Delivery) -> None:

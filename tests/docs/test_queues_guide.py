@@ -9,9 +9,10 @@ from typing import Final
 
 import pytest
 
-from liftbridge_aio import Client, StartAt
+import liftbridge_aio.queue
+from liftbridge_aio import Client
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.queue import Delivery, Queue, errors
+from liftbridge_aio.queue import Delivery, Queue, QueueOptions, errors
 from liftbridge_aio.queue.giving_up import HEADERS
 from support.markdown import ROOT, names, table
 from support.raw import BOUND
@@ -35,13 +36,15 @@ async def test_a_queue_needs_no_cursors() -> None:
                 await delivery.ack()
 
 
-def test_its_table_names_every_option_and_its_default() -> None:
-    parameters = inspect.signature(Client.queue).parameters
-    shown = {name: row[1] for row in table(GUIDE, "Option") for name in names(row[0])}
-    assert list(shown) == [name for name in parameters if name not in {"self", "stream"}]
-    for name, cell in shown.items():
-        default = parameters[name].default
-        assert cell == str(default) or (name == "start" and default == StartAt.earliest()), name
+def test_its_tables_name_arguments_and_options() -> None:
+    arguments = inspect.signature(Client.queue).parameters
+    assert [names(row[0])[0] for row in table(GUIDE, "Argument")] == list(arguments)[1:]
+    options = inspect.signature(QueueOptions).parameters
+    shown = {names(row[0])[0]: row[1].strip("`") for row in table(GUIDE, "Option")}
+    assert list(shown) == list(options)
+    known = vars(liftbridge_aio) | vars(liftbridge_aio.queue)
+    for name, default in shown.items():
+        assert eval(default, known) == options[name].default, name  # noqa: S307 - our own page
 
 
 def test_its_table_names_every_answer() -> None:
@@ -56,7 +59,7 @@ def test_its_table_names_every_header_of_a_dead_letter() -> None:
 
 
 def test_its_table_of_features_names_what_exists() -> None:
-    options = inspect.signature(Client.queue).parameters
+    options = [*inspect.signature(Client.queue).parameters, *QueueOptions.__dataclass_fields__]
     for row in table(GUIDE, "Feature"):
         for name in names(row[2]):
             kind, _, attribute = name.partition(".")
@@ -85,6 +88,7 @@ def defined_tests() -> set[str]:
         ROOT / "tests" / "faults" / "test_queue_leases.py",
         ROOT / "tests" / "contract" / "test_queue_storm.py",
         ROOT / "tests" / "simulation" / "test_world.py",
+        ROOT / "tests" / "unit" / "_core" / "test_ready_flow.py",
         *(ROOT / "tests" / "unit" / "queue").rglob("test_*.py"),
     ]
     functions = ast.FunctionDef | ast.AsyncFunctionDef

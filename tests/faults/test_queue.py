@@ -25,11 +25,12 @@ from liftbridge_aio import (
     StreamPartition,
 )
 from liftbridge_aio.broker import EmbeddedBroker
-from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
+from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue, QueueOptions
 from liftbridge_aio.queue.acks_store import AcksStream
 from liftbridge_aio.transactions import CommitInDoubt
 from support.faults import QUICK
 from support.groups.group_watcher import it_is
+from support.queues import after, queue_arguments
 from support.raw import BOUND, eventually
 from support.servers.node import LiftbridgeNode
 
@@ -56,8 +57,8 @@ async def client(broker: EmbeddedBroker) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def member(client: Client, stream: str = "s", **other: Any) -> AsyncIterator[Queue[Delivery]]:
-    settings = {"group": "g", "retry": 0.05, "commit_interval": 0.2}
-    async with client.queue(stream, **{**settings, **other}) as queue:
+    settings = {"group": "g", "retry": after(0.05), "commit_interval": 0.2}
+    async with client.queue(stream, **queue_arguments(**{**settings, **other})) as queue:
         yield queue
 
 
@@ -438,7 +439,7 @@ async def test_acks_that_are_not_stored_in_time_are_told_when_a_queue_is_closed(
     await client.publish("s", b"1")
     options = ClientOptions(backoff=QUICK, close_timeout=1)
     async with Client(broker.address, options=options) as leaving:
-        queue = leaving.queue("s", group="g", commit_interval=60)
+        queue = leaving.queue("s", group="g", options=QueueOptions(commit_interval=60))
         await queue.__aenter__()
         async with asyncio.timeout(BOUND):
             await (await anext(queue)).ack()

@@ -15,7 +15,7 @@ import pytest
 
 from liftbridge_aio import Client, Message
 from liftbridge_aio._runtime.nats_library import NatsConnection
-from liftbridge_aio.queue import Delivery, LeaseExpired, Queue
+from liftbridge_aio.queue import Delivery, LeaseExpired, Queue, QueueOptions
 from liftbridge_aio.queue.lease_bus import SUBJECTS
 from liftbridge_aio.testing import FaultProxy
 from support.groups.group_watcher import publish
@@ -116,7 +116,7 @@ async def test_members_that_are_killed_lose_no_message(
         for worker in others:
             worker.process.terminate()
             await worker.process.wait()
-        async with client.queue("s", group="g", timeout=30) as queue:
+        async with client.queue("s", group="g", options=QueueOptions(timeout=30)) as queue:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(2):
                     await anext(queue)
@@ -165,7 +165,9 @@ async def test_a_message_that_kills_its_holders_is_a_dead_letter_in_the_end(
 async def borrower(client: Client, nats: str, owner: Worker) -> AsyncIterator[Queue[Delivery]]:
     """A member beside an owner: another one, until the server leaves the partition to that."""
     while True:
-        async with client.queue("s", group="g", nats=nats, timeout=30) as queue:
+        async with client.queue(
+            "s", group="g", options=QueueOptions(nats=nats, timeout=30)
+        ) as queue:
             await within_a_minute(lambda: queue._member.epoch == owner.epoch)
             if not queue.assignment:
                 yield queue

@@ -27,7 +27,7 @@ from liftbridge_aio import (
     SubscriptionLost,
     SubscriptionStatistics,
 )
-from liftbridge_aio.queue import Delivery, Queue, RetryStreams
+from liftbridge_aio.queue import Delivery, Queue, QueueOptions, RetryStreams
 from liftbridge_aio.testing import FaultProxy
 from support.faults import (
     BOUND,
@@ -323,7 +323,7 @@ async def test_messages_in_retry_streams_come_after_a_crash(
 
         def member() -> Queue[Delivery]:
             tiers = RetryStreams((2,))
-            return client.queue(stream_name, group="g", retry_streams=tiers)
+            return client.queue(stream_name, group="g", options=QueueOptions(retry_streams=tiers))
 
         async with AsyncExitStack() as stack:
             queue = await stack.enter_async_context(member())

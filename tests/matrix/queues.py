@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from liftbridge_aio import ConnectionFailed, Message, NotFound, NotGroupMember, RequestTimeout
-from liftbridge_aio.queue import Delivery, Queue, RetryStreams
+from liftbridge_aio.queue import Delivery, Queue, QueueOptions, RetryStreams
 from liftbridge_aio.queue.retry_tiers import tier_stream
 from matrix.cells import ALL, GOES_ON, Cell
 from matrix.operations import operation
@@ -50,7 +50,7 @@ async def entered(
     cell: Cell, group: str, nats: str | None = None, **options: Any
 ) -> AsyncIterator[Queue[Delivery]]:
     group = f"{cell.stream}-{group}"
-    queue = cell.user.queue(cell.stream, group=group, nats=nats, **options)
+    queue = cell.user.queue(cell.stream, group=group, options=QueueOptions(nats=nats, **options))
     await queue.__aenter__()
     try:
         yield queue

@@ -17,7 +17,7 @@ import signal
 import sys
 
 from liftbridge_aio import Client
-from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue
+from liftbridge_aio.queue import DeadLetter, Delivery, Order, Queue, QueueOptions
 
 
 async def handle(delivery: Delivery) -> None:
@@ -45,15 +45,17 @@ async def work(address: str, nats: str, stream: str, group: str, dead: str = "")
         client.queue(
             stream,
             group=group,
-            max_in_flight=8,
-            ack_wait=3,
-            retry=0.05,
-            max_attempts=2 if dead else 0,
-            dead_letter=DeadLetter(dead) if dead else None,
-            order=Order.KEY,
-            commit_interval=0.3,
-            nats=nats,
-            timeout=30,
+            options=QueueOptions(
+                max_in_flight=8,
+                ack_wait=3,
+                retry=lambda _attempt, _error: 0.05,
+                max_attempts=2 if dead else 0,
+                dead_letter=DeadLetter(dead) if dead else None,
+                order=Order.KEY,
+                commit_interval=0.3,
+                nats=nats,
+                timeout=30,
+            ),
         ) as queue,
     ):
         telling = asyncio.create_task(tell_epochs(queue))

@@ -13,7 +13,7 @@ import signal
 import sys
 
 from liftbridge_aio import Client
-from liftbridge_aio.queue import DeadLetter, Delivery
+from liftbridge_aio.queue import DeadLetter, Delivery, QueueOptions
 
 
 async def handle(delivery: Delivery) -> None:
@@ -29,11 +29,13 @@ async def work(address: str, stream: str, group: str, dead: str, max_attempts: s
         client.queue(
             stream,
             group=group,
-            max_in_flight=8,
-            max_attempts=int(max_attempts),
-            dead_letter=DeadLetter(dead),
-            commit_interval=0.3,
-            timeout=30,
+            options=QueueOptions(
+                max_in_flight=8,
+                max_attempts=int(max_attempts),
+                dead_letter=DeadLetter(dead),
+                commit_interval=0.3,
+                timeout=30,
+            ),
         ) as queue,
     ):
         await queue.run(handle, concurrency=4)

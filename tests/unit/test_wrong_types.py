@@ -29,7 +29,7 @@ from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
 from liftbridge_aio.compression import Gzip, Zlib
 from liftbridge_aio.integrations.event_stream import EventStream
 from liftbridge_aio.options import StreamOptions
-from liftbridge_aio.queue import DeadLetter, Exponential, Probing
+from liftbridge_aio.queue import DeadLetter, Exponential, Probing, QueueOptions
 from liftbridge_aio.retry import Backoff, Retry
 from liftbridge_aio.testing import FaultProxy, History, check_history, plan_faults
 from support.raw import BOUND
@@ -87,6 +87,7 @@ MAKERS: dict[Callable[..., Any], tuple[object, ...]] = {
     DeadLetter: ("s",),
     Exponential: (),
     Probing: (),
+    QueueOptions: (),
     StartAt.offset: (0,),
     StartAt.time: (0,),
     StopAt.offset: (0,),
@@ -210,12 +211,6 @@ async def test_a_set_and_a_generator_are_lists_of_partitions() -> None:
         assert (await client.fetch_partition_metadata("s", 1)).paused
         await client.resume_stream("s", (number for number in [1]))  # type: ignore[arg-type]
         assert not (await client.fetch_partition_metadata("s", 1)).paused
-
-
-async def test_a_text_is_no_list_of_delays() -> None:
-    async with EmbeddedBroker() as broker, Client(broker.address) as client:
-        with pytest.raises(WrongType, match="not '1s'"):
-            client.queue("s", group="g", retry="1s")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__qualname__)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import ClassVar, Final
 
 from liftbridge_aio import Client, StartAt
-from liftbridge_aio.queue import DeadLetter, Delivery, Exponential, Order
+from liftbridge_aio.queue import DeadLetter, Delivery, Exponential, Order, QueueOptions
 from support.key_order import Step, out_of_order
 
 from .program import OUTAGE, SAFE, STREAM, Orders, Program, Surroundings, new_client
@@ -58,13 +58,15 @@ class Queueing(Program):
             async with client.queue(
                 STREAM,
                 group=self.group,
-                order=Order.KEY,
-                ack_wait=5.0,
-                retry=Exponential(0.1, max=2.0),
-                max_attempts=0,
-                dead_letter=DeadLetter(self.letters),
-                on_reset=self.on_reset,
-                nats=self.nats,
+                options=QueueOptions(
+                    order=Order.KEY,
+                    ack_wait=5.0,
+                    retry=Exponential(0.1, max=2.0),
+                    max_attempts=0,
+                    dead_letter=DeadLetter(self.letters),
+                    on_reset=self.on_reset,
+                    nats=self.nats,
+                ),
             ) as queue:
                 self.members[host] = queue
                 await queue.run(self.ship, concurrency=self.concurrency, stop_on_signals=False)

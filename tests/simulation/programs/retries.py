@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import ClassVar, Final, NoReturn
 
 from liftbridge_aio import Client, LiftbridgeError, Message, NotFound, StartAt
-from liftbridge_aio.queue import DeadLetter, Delivery, Nack, RetryStreams
+from liftbridge_aio.queue import DeadLetter, Delivery, Nack, QueueOptions, RetryStreams
 
 from .program import SAFE, STREAM, Orders, Program, Surroundings, new_client
 
@@ -64,10 +64,12 @@ class Retrying(Program):
             queue = client.queue(
                 STREAM,
                 group="packing",
-                ack_wait=5.0,
-                max_attempts=ATTEMPTS,
-                retry_streams=RetryStreams(TIERS),
-                dead_letter=DeadLetter(LETTERS),
+                options=QueueOptions(
+                    ack_wait=5.0,
+                    max_attempts=ATTEMPTS,
+                    retry_streams=RetryStreams(TIERS),
+                    dead_letter=DeadLetter(LETTERS),
+                ),
             )
             async with queue, asyncio.TaskGroup() as tasks:
                 self.members[host] = queue

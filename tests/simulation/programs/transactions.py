@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 from typing import ClassVar
 
 from liftbridge_aio import ALL_PARTITIONS, Client, Isolation, Message, StartAt
-from liftbridge_aio.queue import Delivery, Queue
+from liftbridge_aio.queue import Delivery, Queue, QueueOptions
 from liftbridge_aio.transactions import (
     CheckpointStream,
     CommitInDoubt,
     TransactionAborted,
     TransactionError,
 )
+from support.queues import after
 
 from .program import OUTAGE, PARTITIONS, SAFE, STREAM, Program, new_client
 
@@ -123,7 +124,9 @@ class Receipting(Invoicing):
     async def _produce(self, client: Client, host: str) -> None:
         """Be a member."""
         async with (
-            client.queue(STREAM, group="receipts", ack_wait=5.0, retry=0.2) as queue,
+            client.queue(
+                STREAM, group="receipts", options=QueueOptions(ack_wait=5.0, retry=after(0.2))
+            ) as queue,
             asyncio.TaskGroup() as tasks,
         ):
             self.members[host] = queue

@@ -10,6 +10,7 @@ from typing import Any
 from liftbridge_aio import Client
 from liftbridge_aio._client.typed_stream import TypedStream
 from liftbridge_aio.queue import Delivery, Queue
+from support.queues import after, queue_arguments
 from support.raw import BOUND, eventually
 
 
@@ -19,11 +20,11 @@ async def members(
 ) -> AsyncIterator[list[Queue[Any]]]:
     """So many members of a group, the first of which owns the partition."""
     place = (stream,) if isinstance(client, Client) else ()
-    settings = {"group": "g", "retry": 0.05, "timeout": BOUND, "nats": nats}
+    settings = {"group": "g", "retry": after(0.05), "timeout": BOUND, "nats": nats}
     async with AsyncExitStack() as stack:
         queues = []
         for _ in range(count):
-            queue: Queue[Any] = client.queue(*place, **{**settings, **other})
+            queue: Queue[Any] = client.queue(*place, **queue_arguments(**{**settings, **other}))
             queues.append(await stack.enter_async_context(queue))
         await eventually(lambda: len({each._member.epoch for each in queues}) == 1)
         await eventually(lambda: sum(len(each.assignment) for each in queues) == 1)
