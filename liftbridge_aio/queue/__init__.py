@@ -1,37 +1,50 @@
-"""Queues: messages of a stream that are acked one by one, and delivered again until they are.
+"""Queues: each message of a stream is delivered to one worker, and redelivered until it is acked.
 
     async with client.queue("orders", group="billing") as queue:
         async for delivery in queue:
             async with delivery:
                 await charge(delivery.value)
 
-- `acks_store`: Stores the acks of a queue: in a stream of its own, or in memory only.
-- `acks_writer`: Claims partitions, and stores what is settled of them, again where that has failed.
-- `batches`: Lists of deliveries, each of which may be answered as one.
-- `borrower`: Asks the owners of partitions for messages, and sends them the answers.
-- `delivery`: `Delivery`: a message that was handed out, to be acked, nacked or rejected.
-- `delivery_runner`: Calls a handler for each delivery of a queue, for several concurrently.
-- `dispatcher`: Hands out the messages of a queue, and takes their answers.
+How it works. A queue is a member of a consumer group (`liftbridge_aio.groups`):
+
+1. `queue`: `Queue` joins the group, which assigns partitions to this member.
+2. `partitions`: a new partition is claimed: its stored acks are loaded (`acks_store`), and an ack
+   window (`core.ack_window`) decides from then on which message is delivered when.
+3. `dispatcher`: chooses the next delivery for a task that iterates, or for a handler of `run`
+   (`delivery_runner`), and passes its answer to the window.
+4. `acks_writer` stores the acks every `commit_interval`, and when the partition is released.
+5. `giving_up`: a message that has failed for good becomes a dead letter; one with a long delay is
+   moved to a retry stream (`retry_tiers`).
+
+Terms: a message is *settled* once it is acked, dead-lettered or moved. An *attempt* is one delivery
+of it. The *owner* of a partition is the member to which the group has assigned it. After a crash
+the first unsettled messages are *suspects*, delivered one at a time. A *lease* is a delivery to a
+member that is not the owner.
+
+- `acks_store`: Storage of acks: in a stream of the group, or in memory.
+- `acks_writer`: Claims partitions and stores their acks, with retries.
+- `batches`: Lists of deliveries that are answered together.
+- `borrower`: The borrower's side of leases: asks owners for messages, and sends them the answers.
+- `delivery`: `Delivery`: one attempt to process a message, to be acked, nacked or rejected.
+- `delivery_runner`: Calls the handler of `Queue.run` for each delivery, several concurrently.
+- `dispatcher`: Delivers the messages of a queue, and applies the answers.
 - `errors`: The errors of queues, a tree below `LiftbridgeError`.
-- `giving_up`: Does what is to be done with messages that are given up: dead letters, callback, log.
-- `held_lease`: A lease of a member that does not own the partition, and the answer to it.
-- `lease_bus`: Carries frames about leases between members, over NATS.
-- `leases`: Shares the messages of a queue among all its members, whoever owns the partitions.
-- `lender`: Hands messages of a member's partitions to other members.
-- `partitions`: The partitions that a member of a queue holds: claims, releases, capacities and
-  times.
-- `options`: `QueueOptions`: how a queue delivers messages, apart from which queue it is.
-- `plan`: The validated arguments of `Client.queue`.
-- `policies`: What a queue does when handlers fail: delays between attempts, dead letters, backoff.
+- `giving_up`: Dead-letters messages: dead letter, callback and log; or moves them to retry streams.
+- `held_lease`: A lease at the member that holds it, and the answer to it.
+- `lease_bus`: Sends and receives frames about leases, over NATS.
+- `leases`: Leases: members without work process messages of other members' partitions, over NATS.
+- `lender`: The owner's side of leases: leases messages of its partitions to other members.
+- `options`: `QueueOptions`: how a queue delivers messages.
+- `partitions`: The partitions of a member: claims and releases, capacities, and the timer.
+- `plan`: The validated arguments of `Client.queue`, and the parts of the client that a queue uses.
+- `policies`: Policies for failed attempts: delays, retry streams, dead letters, backoff.
 - `queue`: The handle of a member of a queue: an async context manager and an async iterator.
-- `retry_tiers`: Streams in which messages wait for their next attempt, one for each length of the
-  wait.
-- `statistics`: Figures of a queue, and what its messages wait for, in words.
-- `transactions`: Transactions that publish results and ack a delivery in one: the acks record is
-  their commit.
-- `waiters`: The tasks that wait for a delivery, each in its turn.
-- `core/`: Pure parts: acks of a partition, and how many messages may be in flight on which
-  connection.
+- `retry_tiers`: Retry streams: messages wait in them for their next attempt, one stream per length
+  of the wait.
+- `statistics`: Counts of a queue, and sentences about what its messages wait for.
+- `transactions`: Transactions that publish results and ack a delivery atomically.
+- `waiters`: Tasks that wait for a delivery, first come first served.
+- `core/`: Pure parts: the states of attempts, windows, leases and retry streams.
 """
 
 from liftbridge_aio.handlers import Nack, Reject

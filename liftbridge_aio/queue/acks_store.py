@@ -1,8 +1,9 @@
-"""Stores the acks of a queue: in a stream of its own, or in memory only.
+"""Storage of acks: in a stream of the group, or in memory.
 
-The stream has as many partitions as the stream of the messages, and its last message of each says
-what is settled of that partition. Writes carry the offset that they must get, so a member that was
-taken for dead cannot write over what its successor has written.
+The stream of acks has a partition for each partition of the message stream. The last record of a
+partition is the current state; older records are never needed. Each write carries the offset that
+it must get (optimistic concurrency control), so an expelled member that is still running cannot
+overwrite the record of its successor.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from .core.acks_record import AcksRecord
 from .errors import QueueTaken
 
 ReadLast = Callable[[str, int, int], Awaitable[list[Message]]]
-"""`Client.last`, with `resume`: a stream of an earlier release may pause itself."""
+"""`Client.last`, with `resume`: a stream of acks from an earlier release may pause itself."""
 
 _SEGMENT_BYTES: Final = 2**20
 _KEPT_MESSAGES: Final = 1000
-"""Only the last record of a partition is ever needed."""
+"""Spare records of a partition, as servers remove whole segments; only the last one is needed."""
 _OPTIONS: Final = replace(
     OWN_STREAM,
     optimistic_concurrency_control=True,
@@ -50,7 +51,7 @@ _OPTIONS: Final = replace(
     segment_max_bytes=_SEGMENT_BYTES,
 )
 _CLAIMS: Final = 10
-"""Attempts to claim a partition while its former owner writes too."""
+"""Attempts to claim a partition while its former owner still writes."""
 
 
 def acks_stream(group: str, stream: str) -> str:
@@ -63,66 +64,62 @@ async def last_record(
 ) -> tuple[AcksRecord | None, int]:
     """Return the last record of a partition of a stream of acks, and the last offset.
 
-    None if there is no record, -1 if there is no message. Cancelling abandons the reading.
+    The record is None if there is none, and the offset -1 if the partition is empty.
 
     Args:
         read_last: reads the last messages.
         name: the stream of acks.
         partition: which of its partitions.
-
-    Raises:
-        MalformedData: what is stored is no record, or of a newer format.
-        LiftbridgeError: it could not be read.
     """
     messages = await read_last(name, 1, partition)
     if messages and not messages[0].value:
         messages = await read_last(name, _KEPT_MESSAGES, partition)
-    # What has no value was stored so that the messages before it can be read.
+    # Empty messages are fillers: they make a restarted server show the messages before them.
     records = (AcksRecord.decode(each.value) for each in reversed(messages) if each.value)
     return next(records, None), messages[-1].offset if messages else -1
 
 
 class Claim(NamedTuple):
-    """The state of a partition that a member has claimed, as it finds it."""
+    """The stored state of a partition at the moment a member claims it."""
 
     snapshot: Snapshot
     """The settled messages."""
     in_order: bool = True
-    """True if the former owner released the partition in order."""
+    """True if the former owner released the partition; False if it may have crashed."""
     acks: tuple[AckIntent, ...] = ()
-    """Acks of transactions that the former owner may not have written."""
+    """Acks of transactions that the former owner has left open; the new owner writes them."""
 
 
 class AcksStore(Protocol):
-    """Stores what is settled. It is the `CursorStore` of the group of the queue, too."""
+    """Storage of settled messages; also the `CursorStore` of the queue's consumer group."""
 
     @property
     def unfinished(self) -> set[StreamPartition]:
-        """Partitions whose former owner may have left transactions that are not over."""
+        """Partitions whose former owner may have left open transactions."""
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
     ) -> int | None:
-        """Return the last offset below which all is settled; None if nothing is stored."""
+        """Return the offset before the first unsettled message; None if nothing is stored."""
 
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float, /
     ) -> LogPosition:
-        """Return the same, for the log that the stream has by the metadata that is known.
+        """Return the same for the current log of the stream, according to cached metadata.
 
-        That log is claimed afterwards.
+        Later claims and writes refer to that log.
         """
 
     async def set(
         self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float, /
     ) -> None:
-        """Store where the group begins, unless something is stored."""
+        """Store the start of the group, unless something is stored."""
 
     async def prepare(self) -> None:
-        """Make ready what is needed to store acks."""
+        """Prepare the storage."""
 
     async def claim(self, place: StreamPartition, first: int) -> Claim:
-        """Take over a partition, of which `first` is the first message if nothing is stored."""
+        """Take over a partition; it begins at offset `first` if nothing is stored."""
 
     async def save(
         self,
@@ -132,24 +129,27 @@ class AcksStore(Protocol):
         *,
         last: bool,
     ) -> None:
-        """Store what is settled, and the acks that the next owner must write."""
+        """Store a snapshot, and the acks of open transactions for the next owner."""
 
     async def unfinished_acks(self) -> tuple[AckIntent, ...]:
-        """Return the acks that the next owners of all partitions must write."""
+        """Return the acks of open transactions in all partitions."""
 
     async def destroy(self) -> None:
-        """Forget everything."""
+        """Delete all stored acks."""
 
 
 class MemoryAcks:
     """Keeps acks for as long as the queue is open."""
 
     def __init__(self, network: Network) -> None:
-        self.unfinished: set[StreamPartition] = set()
         self._network = network
+        # State
+        self.unfinished: set[StreamPartition] = set()
+        """Always empty: without stored acks there are no transactions."""
         self._settled: dict[StreamPartition, Snapshot] = {}
+        """The last snapshot of each claimed partition."""
         self._created: dict[StreamPartition, int] = {}
-        """When the stream of these partitions was created."""
+        """Creation time of the log that the snapshots refer to, noted at the first `locate`."""
 
     async def fetch(
         self,
@@ -158,13 +158,13 @@ class MemoryAcks:
         partition: int,
         timeout: float,  # noqa: ARG002 - of the protocol
     ) -> int | None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         return _position(self._settled.get(StreamPartition(stream, partition)), cursor_id)
 
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float
     ) -> LogPosition:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         info = await self._network.metadata.stream(stream, timeout)
         created, place = info.creation_timestamp, StreamPartition(stream, partition)
         snapshot = self._settled.get(place)
@@ -180,15 +180,15 @@ class MemoryAcks:
         offset: int,
         timeout: float,  # noqa: ARG002 - of the protocol
     ) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         place = StreamPartition(stream, partition)
         self._settled.setdefault(place, _beginning(cursor_id, offset))
 
     async def prepare(self) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
 
     async def claim(self, place: StreamPartition, first: int) -> Claim:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         return Claim(self._settled.setdefault(place, Snapshot(first)))
 
     async def save(
@@ -199,32 +199,32 @@ class MemoryAcks:
         *,
         last: bool,  # noqa: ARG002 - same
     ) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         self._settled[place] = snapshot
 
     async def unfinished_acks(self) -> tuple[AckIntent, ...]:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         return ()
 
     async def destroy(self) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         self._settled.clear()
 
 
 class AcksStream:
-    """Keeps acks in a stream; see `AcksStore`.
+    """Keeps acks in a stream: an `AcksStore`.
 
     Args:
         group: the id of the group.
         stream: the stream of the messages.
         network: the network of the client.
-        streams: creates the stream.
-        publisher: writes to it.
-        read_last: reads its last message.
+        streams: creates the stream of acks.
+        publisher: writes records.
+        read_last: reads the last record.
         timeout: seconds for each call.
-        begins_anew: True to forget what was settled in a log that is longer than the one of now,
-            so another one, or one that has lost its end: all of it is delivered. Without it the
-            group raises `StreamReset`.
+        begins_anew: True to ignore acks of a log that was longer than the current one: the log
+            was replaced, or has lost its end, and all of it is delivered. False: the group raises
+            `StreamReset`.
     """
 
     def __init__(
@@ -240,9 +240,8 @@ class AcksStream:
         begins_anew: bool = False,
     ) -> None:
         self.name = acks_stream(group, stream)
-        self.unfinished: set[StreamPartition] = set()
-        self._group = group
         self.stream = stream
+        self._group = group
         self._network = network
         self._streams = streams
         self._publisher = publisher
@@ -250,19 +249,19 @@ class AcksStream:
         self._timeout = timeout
         self._begins_anew = begins_anew
         self._owner = secrets.token_hex(8)
+        """Written into each record; recognises a record of this member whose ack was lost."""
+        # State
+        self.unfinished: set[StreamPartition] = set()
+        """Partitions whose last record has open transactions, until they are claimed."""
         self._ends: dict[StreamPartition, int] = {}
-        """The offsets of the records that this member has written last."""
+        """Offset of the last record that this member has written; set by `claim` and `save`."""
         self._turns: dict[StreamPartition, asyncio.Lock] = {}
+        """One writer per partition, as the next write needs the offset of the one before."""
         self._created: dict[int, int] = {}
-        """By partition: the creation time of the stream, as it was when its log was looked up."""
+        """Creation time of the message stream at the last `locate`, by partition."""
 
     async def prepare(self) -> None:
-        """Create the stream, unless it exists. Cancelling may leave it created.
-
-        Raises:
-            StreamReset: it has fewer partitions than the stream of the messages.
-            LiftbridgeError: it could not be created.
-        """
+        """Create the stream, unless it exists."""
         found = await self._network.metadata.stream(self.stream, self._timeout)
         partitions = found.partitions
         await self._streams.create(
@@ -278,8 +277,8 @@ class AcksStream:
         stored = len((await self._network.metadata.stream(self.name, self._timeout)).partitions)
         if stored < len(partitions):
             raise StreamReset(
-                f"the group {self._group!r} has acks of {stored} partitions, and the stream has"
-                f" {len(partitions)}: it was created again; unsubscribe() forgets the acks",
+                f"the group {self._group!r} has acks of {stored} partitions, but the stream has"
+                f" {len(partitions)}: it was recreated; unsubscribe() deletes the acks",
                 stream=self.stream,
             )
 
@@ -290,7 +289,7 @@ class AcksStream:
         partition: int,
         timeout: float,  # noqa: ARG002 - same
     ) -> int | None:
-        """See `AcksStore`; None, too, if it was settled in a former log. Cancelling abandons it."""
+        """Implement `AcksStore`; also None if the record belongs to a former log."""
         record, _ = await self._tail(partition)
         if record is not None and record.acks:
             self.unfinished.add(StreamPartition(self.stream, partition))
@@ -300,19 +299,19 @@ class AcksStream:
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float
     ) -> LogPosition:
-        """See `AcksStore`. Cancelling abandons the call.
+        """Implement `AcksStore`.
 
-        What may be done with the acks of a log, by the record of its partition:
+        The creation time in the record decides whether its acks apply to the current log:
 
-        | record | created | |
+        | record | creation time | effect |
         |---|---|---|
         | absent | | the queue begins at its `start` |
-        | present | absent | an earlier version wrote it: the queue goes on, and notes the time |
-        | present | same | the queue goes on |
+        | present | absent (earlier release) | the queue continues, and adds the time |
+        | present | same | the queue continues |
         | present | other, nothing settled | the queue begins at its `start` |
-        | present | other | the log was replaced: its acks mean nothing in this one |
+        | present | other | the log was replaced: `on_reset` decides |
 
-        A record is one message, so a crash leaves the acks and their log as they were, or both new.
+        Acks and creation time are one message, so a crash cannot separate them.
         """
         info = await self._network.metadata.stream(stream, timeout)
         record, _ = await self._tail(partition)
@@ -325,7 +324,7 @@ class AcksStream:
         return LogPosition(cursor_id, None, _last_settled(record.snapshot), created)
 
     def _is_of_log(self, record: AcksRecord, partition: int) -> bool:
-        """Return True if the acks are those of the log that was looked up."""
+        """Return True if a record belongs to the log of the last `locate`."""
         return 0 in (ends := {record.created, self._created.get(partition, 0)}) or len(ends) == 1
 
     async def set(
@@ -336,18 +335,14 @@ class AcksStream:
         offset: int,
         timeout: float,  # noqa: ARG002 - same
     ) -> None:
-        """See `AcksStore`. Cancelling may leave it stored."""
+        """Implement `AcksStore`."""
         record, end = await self._tail(partition)
         if record is None or not self._is_of_log(record, partition):
             with suppress(IncorrectOffset):  # another member was faster
                 await self._write(partition, _beginning(cursor_id, offset), end + 1, last=True)
 
     async def claim(self, place: StreamPartition, first: int) -> Claim:
-        """See `AcksStore`. Cancelling may leave the partition claimed.
-
-        Raises:
-            LiftbridgeError: it could not be claimed.
-        """
+        """Implement `AcksStore`."""
         for _ in range(_CLAIMS):
             record, end = await self._tail(place.partition)
             found = Claim(Snapshot(first))
@@ -362,7 +357,7 @@ class AcksStream:
                 )
                 return found
         raise QueueTaken(
-            "other members write its acks all the time",
+            f"{_CLAIMS} claims failed: other members keep writing its acks",
             stream=place.stream,
             partition=place.partition,
         )
@@ -375,12 +370,7 @@ class AcksStream:
         *,
         last: bool,
     ) -> None:
-        """See `AcksStore`. Cancelling may leave it stored.
-
-        Raises:
-            QueueTaken: another member has claimed the partition.
-            LiftbridgeError: it could not be stored.
-        """
+        """Implement `AcksStore`."""
         async with self._turns.setdefault(place, asyncio.Lock()):
             for _ in range(2):
                 wanted = self._ends[place] + 1
@@ -392,20 +382,16 @@ class AcksStream:
                     record, end = await self._tail(place.partition)
                     if record is None or record.owner != self._owner:
                         raise QueueTaken(
-                            "another member of the group has taken the partition",
+                            "another member of the group has claimed the partition",
                             stream=place.stream,
                             partition=place.partition,
                         ) from error
-                    self._ends[place] = end  # the ack of a former write was lost
+                    self._ends[place] = end  # our write before was stored, and its ack lost
                 else:
                     return
 
     async def unfinished_acks(self) -> tuple[AckIntent, ...]:
-        """See `AcksStore`. Cancelling abandons the reading.
-
-        Raises:
-            LiftbridgeError: a partition could not be read.
-        """
+        """Implement `AcksStore`."""
         acks: list[AckIntent] = []
         found = await self._network.metadata.fetch([self.name], timeout=self._timeout)
         info = found.streams.get(self.name)
@@ -417,23 +403,19 @@ class AcksStream:
         return tuple(acks)
 
     async def destroy(self) -> None:
-        """Delete the stream. Cancelling may leave it deleted.
-
-        Raises:
-            LiftbridgeError: it could not be deleted.
-        """
+        """Delete the stream."""
         with suppress(NotFound):
             await self._streams.delete(self.name, self._timeout)
 
     async def _tail(self, partition: int) -> tuple[AcksRecord | None, int]:
-        """Return the last record, None if there is none, and the last offset, -1 if there is none.
+        """Return the last record and the last offset, as `last_record`.
 
-        The offset is that of what was read: if a restarted server hides messages, it is too low, so
-        that nothing can be written as if they were not there.
+        If a restarted server hides messages, the offset is too low. A write that expects it is
+        refused then, so hidden records are never overwritten.
         """
         try:
             await self._committed(partition)
-        except StreamNotFound:  # deleted since it was prepared, and with it what was settled
+        except StreamNotFound:  # deleted since `prepare`, with all acks in it
             await self.prepare()
             await self._committed(partition)
         record, end = await last_record(self._read_last, self.name, partition)
@@ -476,13 +458,17 @@ class AcksStream:
         ack = await (await self._publisher.submit(message))
         if ack is None:
             raise LiftbridgeError(
-                "acks were stored without an ack", stream=self.name, partition=partition
+                "a record of acks was stored without an ack", stream=self.name, partition=partition
             )
         return ack.offset
 
 
 def _position(snapshot: Snapshot | None, cursor_id: str) -> int | None:
-    """Return what a group finds under one of its two cursor ids; see `FencedCursors`."""
+    """Return the position of a snapshot under one of a group's two cursor ids.
+
+    A cursor is the last finished offset, which cannot express "begins at 0". That is a second
+    cursor, see `FencedCursors`.
+    """
     if snapshot is None:
         return None
     base = snapshot.base
@@ -492,7 +478,7 @@ def _position(snapshot: Snapshot | None, cursor_id: str) -> int | None:
 
 
 def _last_settled(snapshot: Snapshot | None) -> int | None:
-    """Return the offset below which messages were settled; None if none was."""
+    """Return the offset up to which messages were settled; None if none was."""
     if snapshot is None:
         return None
     some = snapshot.next_offset > len(snapshot.unsettled) or snapshot.settled

@@ -1,4 +1,4 @@
-"""Claims partitions, and stores what is settled of them, again where that has failed."""
+"""Claims partitions and stores their acks, with retries."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ logger = logging.getLogger("liftbridge_aio.queue")
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 2.0
+"""Seconds between two attempts to claim a partition; doubled after each."""
 
 
 class AcksWriter:
@@ -32,11 +33,11 @@ class AcksWriter:
     Args:
         group: the id of the group.
         store: stores acks.
-        sender: writes acks of transactions.
+        sender: writes the acks of transactions.
         reporter: reports failures to the hook.
-        shares: the partitions that are held now.
-        lost: called with a partition that another member has claimed, and the offset below which
-            all is settled.
+        shares: the current partitions.
+        lost: called with a partition that another member has claimed, and the offset of its first
+            unsettled message.
     """
 
     def __init__(
@@ -54,17 +55,16 @@ class AcksWriter:
         self._reporter = reporter
         self._shares = shares
         self._lost = lost
-        self._hurry = asyncio.Event()
+        self._due = asyncio.Event()
+        """Set by `save_soon`; `run` clears it and saves before the interval is over."""
 
     async def claim(self, share: PartitionShare, first: int) -> Claim:
-        """Claim a partition, and end the transactions of its former owner, however long it takes.
-
-        Cancelling may leave it claimed.
-        """
+        """Claim a partition and end its open transactions; retry without limit."""
         delay = _FIRST_DELAY
         claim: Claim | None = None
         while True:
             try:
+                # Once: a second claim would find the record of the first, as after a crash.
                 if claim is None:
                     claim = await self._store.claim(share.place, first)
                 await self._end_transactions(claim.acks)
@@ -76,52 +76,40 @@ class AcksWriter:
             delay = min(delay * 2, _LONGEST_DELAY)
 
     async def forget(self) -> None:
-        """Forget what is stored, after the transactions that it would end.
-
-        Cancelling may leave it forgotten.
-
-        Raises:
-            CommitInDoubt: transactions of a former owner could not be ended; nothing is forgotten.
-            LiftbridgeError: it could not be forgotten.
-        """
+        """End open transactions, then delete all stored acks."""
         await self._end_transactions(await self._store.unfinished_acks())
         await self._store.destroy()
 
     async def _end_transactions(self, acks: tuple[AckIntent, ...]) -> None:
         if acks:
             written = await self._sender.write_acks(acks)
+            # A deleted stream has no results to commit.
             gone = [error for error in written.refusals if isinstance(error, NotFound)]
             written.refusals = [error for error in written.refusals if error not in gone]
             written.check()
 
     async def run(self, interval: float) -> None:
-        """Store what is settled, every `interval`. Cancelling ends it."""
+        """Save all partitions every `interval` seconds."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval):
-                    await self._hurry.wait()
-            self._hurry.clear()
+                    await self._due.wait()
+            self._due.clear()
             for share in tuple(self._shares.values()):
                 if share.drained is None:
-                    with suppress(LiftbridgeError):  # reported, and tried again
+                    with suppress(LiftbridgeError):  # reported; retried after the next interval
                         await self.save(share)
 
-    def hurry(self) -> None:
-        """Store what is settled now, not after the interval."""
-        self._hurry.set()
+    def save_soon(self) -> None:
+        """Save now instead of at the end of the interval."""
+        self._due.set()
 
     async def save(self, share: PartitionShare, *, last: bool = False) -> None:
-        """Store what is settled of a partition, if that has changed.
-
-        Cancelling may leave it stored.
+        """Store the acks of a partition if they have changed.
 
         Args:
             share: the partition.
-            last: it is being released.
-
-        Raises:
-            QueueTaken: another member has claimed it.
-            LiftbridgeError: it could not be stored; that was reported.
+            last: the partition is being released, so nothing is in flight afterwards.
         """
         async with share.saving:
             window = share.window
@@ -145,11 +133,11 @@ class AcksWriter:
                     self._lost(share, snapshot.base)
                 raise
             except asyncio.CancelledError:
-                window.changes += 1
+                window.changes += 1  # stored or not: the next save repeats it
                 raise
 
     def _failed(self, share: PartitionShare, error: LiftbridgeError) -> None:
         base = None if share.window is None else share.window.base
         event = CommitFailed(self._group, *share.place, -1 if base is None else base, error)
         self._reporter.commit_failed(event)
-        logger.debug("acks of %s/%d were not stored: %s", *share.place, error)
+        logger.debug("acks of %s/%d were not stored, and are retried: %s", *share.place, error)

@@ -1,4 +1,4 @@
-"""Lists of deliveries, each of which may be answered as one."""
+"""Lists of deliveries that are answered together."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DeliveryT = TypeVar("DeliveryT", bound=Delivery)
 
 
 class DeliveryBatch(list[DeliveryT]):
-    """Deliveries in the order in which they were handed out.
+    """Deliveries in the order in which the queue delivered them.
 
-    Used as a context manager, all that are not answered in the block are acked when it is left, and
-    nacked if it raises an exception, as a block of one `Delivery` is.
+    As a context manager it acks its unanswered deliveries when the block ends, and nacks them if
+    the block raises, as a block of one `Delivery` does.
     """
 
     async def __aenter__(self) -> Self:
-        """Return it."""
+        """Return the batch."""
         return self
 
     async def __aexit__(
@@ -39,9 +39,9 @@ class DeliveryBatches(Generic[DeliveryT]):
     """An iterator of `Queue.batches`.
 
     Args:
-        source: where to wait for the first delivery of a list.
-        dispatcher: hands out the others.
-        most: deliveries in a list.
+        source: provides the first delivery of a list.
+        dispatcher: provides the others.
+        most: the maximum of deliveries in a list.
         wait: seconds to wait for more than one.
     """
 
@@ -53,7 +53,7 @@ class DeliveryBatches(Generic[DeliveryT]):
         self._most = most
         self._wait = wait
         self._batch: DeliveryBatch[DeliveryT] = DeliveryBatch()
-        """Deliveries that were taken, and not returned yet."""
+        """Deliveries of the next list so far; kept if the call is cancelled."""
 
     def __aiter__(self) -> Self:
         """Return itself."""
@@ -73,7 +73,7 @@ class DeliveryBatches(Generic[DeliveryT]):
                 async with asyncio.timeout(self._wait):
                     await self._fill()
             except TimeoutError:
-                pass  # return what is there
+                pass  # a shorter list
         else:
             self._take()
         batch, self._batch = self._batch, DeliveryBatch()
@@ -86,7 +86,7 @@ class DeliveryBatches(Generic[DeliveryT]):
             await dispatcher.waiters.wait()
 
     def _take(self) -> bool:
-        """Take what is there; return True if that is enough."""
+        """Take the deliveries that are ready; return True if the list is full."""
         while len(self._batch) < self._most:
             delivery = self._dispatcher.next_ready()
             if delivery is None:

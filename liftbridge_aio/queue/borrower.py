@@ -1,4 +1,4 @@
-"""The other side of leases: asks owners of partitions for messages, and sends them the answers."""
+"""The borrower's side of leases: asks owners for messages, and sends them the answers."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("liftbridge_aio.queue")
 
 ASK: Final = "a"
-"""The reply subject of what asks for messages."""
+"""The reply subject of a request for messages."""
 
 _ASK_TIMEOUT: Final = 2.0
-"""Seconds after which another owner is asked."""
+"""Seconds to wait for a grant before another owner is asked."""
 _OWNER_TIMEOUT: Final = 5.0
-"""Seconds without an offer after which an owner is asked no more."""
+"""Seconds without an offer after which an owner is forgotten."""
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT
 
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """A member that owns partitions.
+    """Another member that owns partitions.
 
     Attributes:
-        seen_at: when it has made its last offer.
-        has_more: False if it has said that it has nothing, and will make an offer.
+        seen_at: the time of its last offer.
+        has_more: False after a grant that left none; its next offer sets it.
     """
 
     seen_at: float
@@ -53,42 +53,47 @@ class Owner:
 
 
 class Borrower:
-    """Asks owners for messages while tasks of this member wait for some, and holds the leases.
+    """Asks owners for messages while tasks of this member are idle, and holds the leases.
 
-    One owner is asked at a time, for as many messages as there are tasks, so nothing is leased that
-    nobody works on.
+    It asks one owner at a time, for as many messages as there are idle tasks, so each leased
+    message is processed at once.
 
     Args:
-        dispatcher: hands out the messages.
-        bus: carries frames.
+        dispatcher: delivers the messages.
+        bus: sends frames.
         member: the id of this member in the group.
         spawn: runs a task in the background.
-        read_at: reads a message that was too large to be sent along.
+        read_at: reads a message from the log that was too large for NATS.
     """
 
     def __init__(
         self, dispatcher: Dispatcher, bus: LeaseBus, member: str, spawn: Spawn, read_at: ReadAt
     ) -> None:
-        self.borrowed = 0
-        """Messages that other members have leased to this one."""
-        self.late = 0
-        """Answers that were not taken."""
-        self.held: dict[int, HeldLease] = {}
         self._dispatcher = dispatcher
         self._bus = bus
         self._member = member
         self._spawn = spawn
         self._read_at = read_at
         self._loop = asyncio.get_running_loop()
+        # State
+        self.borrowed = 0
+        """The number of leases so far; the last one is also the last number in `held`."""
+        self.late = 0
+        """Answers that were refused or not confirmed."""
+        self.held: dict[int, HeldLease] = {}
+        """Current leases, by their number here, until they end."""
         self._owners: OrderedDict[str, Owner] = OrderedDict()
-        """By mailbox; the one that is to be asked next is first."""
+        """Known owners by mailbox; the first one is asked next."""
         self._shares: dict[StreamPartition, PartitionShare] = {}
-        """Stand for partitions of which this member holds messages."""
+        """Placeholders for the partitions of leased messages, as deliveries need one."""
         self._asked: tuple[str, float] | None = None
-        """The owner that was asked, and the time until which to wait."""
-        self._looking = False
+        """The mailbox of the owner that was asked, and the time to wait for it; None: none was."""
+        self._ask_is_due = False
+        """True while a call of `_ask` is scheduled."""
         self._stopped = False
+        """True once the queue closes: nothing more is borrowed."""
         self._none_held = asyncio.Event()
+        """Set while `held` is empty."""
         self._none_held.set()
 
     @property
@@ -97,25 +102,25 @@ class Borrower:
         return self._bus.mailbox
 
     def send(self, mailbox: str, answer: Answer, reply: str) -> bool:
-        """Send an answer; return False if NATS is away."""
+        """Send an answer; return False if NATS is disconnected."""
         return self._bus.send(mailbox, answer, reply)
 
     # Asking
 
-    def look(self) -> None:
-        """Ask for messages soon, if tasks wait for some."""
-        if not self._looking and self._owners:
-            self._looking = True
+    def ask_soon(self) -> None:
+        """Ask for messages soon, if tasks are idle."""
+        if not self._ask_is_due and self._owners:
+            self._ask_is_due = True
             self._loop.call_soon(self._ask)
 
     def _room(self) -> int:
-        """Return how many messages this member would work on at once."""
+        """Return how many more messages this member would process at once."""
         dispatcher = self._dispatcher
-        free = dispatcher.waiters.free  # not those that were woken for what is prepared
+        free = dispatcher.waiters.free  # without tasks that are woken already
         return min(free, dispatcher.partitions.max_in_flight - len(self.held))
 
     def _ask(self) -> None:
-        self._looking = False
+        self._ask_is_due = False
         if self._asked is not None or self._stopped or self._dispatcher.is_stopped:
             return
         room = self._room()
@@ -129,14 +134,14 @@ class Borrower:
                 return
 
     def ask_all_for_offers(self) -> None:
-        """Ask all members which partitions they own."""
+        """Ask all members for offers."""
         self._bus.send_to_all(Ask(self.mailbox, self._member, 0))
         for owner in self._owners.values():
             owner.has_more = True
-        self.look()
+        self.ask_soon()
 
-    def offered(self, offer: Offer) -> None:
-        """Note who owns which partitions, and ask if there may be something."""
+    def on_offer(self, offer: Offer) -> None:
+        """Note an offer, and ask for messages."""
         if offer.owner == self.mailbox:
             return
         owner = self._owners.get(offer.owner)
@@ -149,32 +154,32 @@ class Borrower:
                 lease = held.lease
                 if lease.owner != offer.owner and (lease.stream, lease.partition) in offer.places:
                     held.move(LeaseEvent.MOVE)
-        self.look()
+        self.ask_soon()
 
-    def granted(self, granted: Granted) -> None:
-        """Go on after an owner has sent what it has."""
+    def on_granted(self, granted: Granted) -> None:
+        """Note the end of a grant, and ask for more."""
         owner = self._owners.get(granted.owner)
         if owner is not None:
             owner.has_more = granted.has_more
         if self._asked is not None and self._asked[0] == granted.owner:
             self._asked = None
-            self.look()
+            self.ask_soon()
 
-    def bounced(self, reply: str) -> None:
-        """Go on after an owner was gone to which something was sent."""
+    def on_bounce(self, reply: str) -> None:
+        """Handle a frame without receiver: the owner is gone."""
         if reply == ASK and self._asked is not None:
             self._owners.pop(self._asked[0], None)
             self._asked = None
-            self.look()
+            self.ask_soon()
         elif reply.startswith(ANSWER) and reply[1:].isdigit():
             held = self.held.get(int(reply[1:]))
             if held is not None:
                 held.move(LeaseEvent.BOUNCE)
 
-    def beat(self) -> None:
-        """Give up owners of which nothing is heard, and send answers again."""
+    def tick(self) -> None:
+        """Forget silent owners, resend answers, and return messages that no task has taken."""
         if self._dispatcher.prepared and not self._dispatcher.waiters.free:
-            self._give_back(set(self._dispatcher.prepared))  # nobody has taken them
+            self._give_back(set(self._dispatcher.prepared))  # no task has taken them
         now = self._loop.time()
         if self._asked is not None and self._asked[1] < now:
             self._asked = None
@@ -183,21 +188,21 @@ class Borrower:
                 del self._owners[mailbox]
         for held in tuple(self.held.values()):
             held.send()
-        self.look()
+        self.ask_soon()
 
     # Leases
 
-    def leased(self, lease: Lease) -> None:
-        """Hand out a message to a task that waits."""
+    def on_lease(self, lease: Lease) -> None:
+        """Deliver a leased message to an idle task."""
         self.borrowed += 1
         held = HeldLease(self, self.borrowed, lease)
         self.held[self.borrowed] = held
         self._none_held.clear()
         dispatcher = self._dispatcher
         if self._stopped or dispatcher.is_stopped or not dispatcher.waiters.free:
-            held.give_back()  # a message of this member's partitions was faster
+            held.give_back()  # a message of an own partition was faster
         elif lease.is_whole:
-            self._hand_out(held, lease.message)
+            self._deliver(held, lease.message)
         else:
             self._spawn(lambda: self._read(held), "lease")
 
@@ -207,16 +212,16 @@ class Borrower:
             message = await self._read_at(lease.stream, lease.partition, lease.offset)
         except LiftbridgeError as error:
             logger.warning(
-                "a leased message was not read: %s/%d@%d: %s", *lease[2:5], error.message
+                "could not read a leased message: %s/%d@%d: %s", *lease[2:5], error.message
             )
         if message is None or self._stopped:
             held.give_back()
         elif held.state is LeaseState.HELD:
             if self._dispatcher.partitions.is_tier(message.stream):
                 hide_headers(message)
-            self._hand_out(held, message)
+            self._deliver(held, message)
 
-    def _hand_out(self, held: HeldLease, message: Message) -> None:
+    def _deliver(self, held: HeldLease, message: Message) -> None:
         lease, dispatcher = held.lease, self._dispatcher
         place = StreamPartition(message.stream, message.partition)
         share = self._shares.get(place)
@@ -230,11 +235,11 @@ class Borrower:
         dispatcher.prepared.append(delivery)
         dispatcher.waiters.wake()
 
-    def judged(self, verdict: Verdict) -> None:
-        """Take what an owner says of an answer."""
+    def on_verdict(self, verdict: Verdict) -> None:
+        """Apply a verdict to its lease."""
         held = self.held.get(verdict.number)
         if held is not None:
-            held.judged(verdict)
+            held.on_verdict(verdict)
 
     def failed(self, delivery: Delivery, error: BaseException) -> None:
         """Answer a delivery whose handler raised an exception."""
@@ -255,16 +260,16 @@ class Borrower:
     # The end
 
     def stop(self) -> None:
-        """Ask for nothing more, and give back what was not handed out."""
+        """Ask for no more messages, and return undelivered ones to their owners."""
         self._stopped = True
         self._give_back(set(self._dispatcher.prepared))
 
     async def drain(self, timeout: float, *, waits: bool) -> None:
-        """Wait until answers are confirmed, then give back the rest. Cancelling abandons the wait.
+        """Wait until all leases are answered and confirmed, then return the rest.
 
         Args:
             timeout: seconds.
-            waits: False gives back at once what is not answered.
+            waits: False returns unanswered messages at once.
         """
         if not waits:
             self._give_back()
@@ -275,12 +280,12 @@ class Borrower:
             self._give_back()
 
     def close(self) -> None:
-        """End all leases: whoever waits for a verdict is told that none will come."""
+        """End all leases; calls that wait for a verdict raise."""
         for held in tuple(self.held.values()):
             held.move(LeaseEvent.EXPIRE)
 
     def _give_back(self, deliveries: Container[Delivery | None] | None = None) -> None:
-        """Give back what is not answered: all, or only these deliveries."""
+        """Return unanswered messages to their owners: all, or only these deliveries."""
         for held in tuple(self.held.values()):
             if deliveries is None or held.delivery in deliveries:
                 held.give_back()

@@ -1,4 +1,4 @@
-"""`Delivery`: a message that was handed out, to be acked, nacked or rejected."""
+"""`Delivery`: one attempt to process a message, to be acked, nacked or rejected."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ T = TypeVar("T")
 
 
 class PartitionShare:
-    """The part of a queue that is one partition.
+    """One partition of a queue, as its current owner has it.
 
     Attributes:
         place: the partition.
-        window: its unsettled messages; None until the partition is claimed.
-        tier: says when messages are due, if it is one of a retry stream.
-        is_paused: True while its reader is held, because no more messages may be in flight.
-        drained: set, once the partition is being released, when nothing is to be waited for.
-        giving_up: messages that are being given up.
-        waits: False if answers are not waited for while the partition is being released, but for
-            those of other members.
-        leased: the number of messages that each other member has, by its id.
-        resumes_at: the time of the event loop before which its reader is held in any case.
-        saving: the turn of a task that stores what is settled.
-        producers: publish the transactions of its deliveries.
+        window: its unsettled messages; None until the stored acks are loaded.
+        tier: the due times, if it is a partition of a retry stream.
+        is_paused: True while its reader is paused, because no more messages may be in flight, or
+            none is due.
+        drained: None until the partition is being released; set when there is nothing to wait for.
+        giving_up: the number of messages that are being dead-lettered or moved.
+        waits: False if the release does not wait for answers of this member, only for those of
+            other members.
+        leased: the number of messages leased to each other member, by its id.
+        resumes_at: the time of the event loop until which its reader stays paused.
+        saving: held while acks are stored, so that snapshots are stored in order.
+        producers: the producers of its deliveries' transactions.
     """
 
     __slots__ = (
@@ -75,34 +76,34 @@ class PartitionShare:
         self.saving = asyncio.Lock()
 
     def check_drained(self) -> None:
-        """Set `drained` if the partition is being released and nothing is to be waited for."""
+        """Set `drained` if the partition is being released, and there is nothing to wait for."""
         if self.drained is None or self.window is None or self.giving_up:
             return
         if self.producers.committing:
-            return  # the next owner would finish them, but nobody knows when there is one
+            return  # finished here, as the next owner may come late
         if not (self.window.in_flight if self.waits else self.leased):
             self.drained.set()
 
 
 class Worker(Protocol):
-    """The protocol of what works on a delivery: a task, or a lease of another member."""
+    """The holder of a delivery: a task, or a loan to another member."""
 
     def cancel(self) -> object:
-        """Give up, because the time for an answer is up."""
+        """Stop, because `ack_wait` is over."""
 
 
 class Answers(Protocol):
-    """The protocol of a receiver of the answers of deliveries."""
+    """Applies the answers of deliveries: the dispatcher, or the lease of a remote owner."""
 
     @property
     def is_remote(self) -> bool:
-        """True if another member takes them: `confirmed` waits for it."""
+        """True if another member owns the partition: `confirmed` waits for it."""
 
     def ack(self, delivery: Delivery) -> None:
         """Settle a delivery."""
 
     async def confirmed(self, delivery: Delivery, *, stored: bool) -> None:
-        """Wait until the answer is taken, or, with `stored`, until the ack is stored."""
+        """Wait until the owner has the answer, or, with `stored`, until the ack is stored."""
 
     def nack(
         self,
@@ -112,13 +113,13 @@ class Answers(Protocol):
         *,
         backoff: bool,
     ) -> None:
-        """Hand a message out again."""
+        """Redeliver a message."""
 
     def reject(self, delivery: Delivery, error: BaseException | None) -> None:
-        """Give up a message."""
+        """Dead-letter a message."""
 
     def extend(self, delivery: Delivery) -> None:
-        """Begin the time for an answer again."""
+        """Restart `ack_wait`."""
 
     def transaction(self, delivery: Delivery) -> DeliveryTransaction:
         """Return a transaction that acks a delivery."""
@@ -130,22 +131,22 @@ class Answers(Protocol):
 class Delivery(Attempt):
     """A message of a queue, and the calls that answer it.
 
-    Used as a context manager it is acked when the block is left, and nacked if the block raises an
-    exception, which is logged and goes no further; `Nack` and `Reject` say what else to do. A block
-    that is cancelled leaves it unanswered. What was answered in the block stays as it is.
+    As a context manager it is acked when the block ends, and nacked if the block raises. The
+    exception is logged and not raised further; `Nack` and `Reject` choose another answer. A
+    cancelled block leaves the delivery unanswered. An answer inside the block stands.
 
     Attributes:
         message: the message.
-        attempt: 1 when it is delivered for the first time.
-        deadline: the time of the event loop at which it is delivered again, unless it is answered
-            or extended before.
-        error: why the attempt before this one failed; None at the first one, and after a restart.
+        attempt: 1 for the first delivery.
+        deadline: the time of the event loop at which it is redelivered, unless it is answered or
+            extended before.
+        error: the error of the attempt before; None for the first one, and after a restart.
     """
 
     __slots__ = ("answers", "share", "worker")
 
     def __init__(self, message: Message, answers: Answers, share: PartitionShare) -> None:
-        # All in one place, as there is one of these for each message.
+        # Without super().__init__(), as each message has one of these.
         self.message = message
         self.attempt = 0
         self.state = _READY
@@ -154,10 +155,10 @@ class Delivery(Attempt):
         self.answers = answers
         self.share = share
         self.worker: Worker | None = None
-        """The worker that handles it, cancelled when the time for an answer is up."""
+        """The task or loan that holds it, cancelled when `ack_wait` is over; None: no one yet."""
 
     def __repr__(self) -> str:
-        """Show where the message is, the attempt, and its state; a value may be large or secret."""
+        """Show place, attempt and state, but not the value, which may be large or secret."""
         message = self.message
         return (
             f"<Delivery {message.stream}/{message.partition}@{message.offset}"
@@ -193,12 +194,12 @@ class Delivery(Attempt):
 
     @property
     def origin(self) -> Origin:
-        """The place where the message was published: `message` may be a copy that has waited."""
+        """The place where the message was published: `message` may be a copy in a retry stream."""
         return origin_of(self.message)
 
     @property
     def redelivered(self) -> bool:
-        """True if it was delivered before."""
+        """True if this is not the first attempt."""
         return self.attempt > 1
 
     @property
@@ -209,19 +210,19 @@ class Delivery(Attempt):
     # Answers
 
     async def ack(self, *, sync: bool = False) -> None:
-        """Settle the message: it is not delivered again.
+        """Settle the message: it is not redelivered.
 
-        Acks are stored every `commit_interval`; those that are not when the process ends are
-        forgotten. Cancelling the wait of sync=True leaves it acked.
+        Acks are stored every `commit_interval`; the process loses the others if it crashes.
+        Cancelling the wait of sync=True leaves the message acked.
 
         Args:
             sync: wait until the ack is stored.
 
         Raises:
             AlreadySettled: it was answered before.
-            LeaseExpired: too late; it is delivered again.
-            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed that.
-            LiftbridgeError: with sync, the ack could not be stored; it is tried again.
+            LeaseExpired: too late; the message is redelivered.
+            AnswerInDoubt: the message is leased, and its owner has not confirmed the answer.
+            LiftbridgeError: with sync, the ack could not be stored; storing it is retried.
         """
         answers = self.answers
         answers.ack(self)
@@ -235,71 +236,71 @@ class Delivery(Attempt):
         error: BaseException | None = None,
         backoff: bool = True,
     ) -> None:
-        """Have the message delivered again, or given up if this was its last attempt.
+        """Redeliver the message after a delay, or dead-letter it after its last attempt.
 
-        Waits for nothing, unless it is leased: then cancelling leaves it answered.
+        Returns at once, unless the message is leased; then cancelling leaves it answered.
 
         Args:
-            delay: seconds before the next attempt; None: as `retry` of the queue says.
-            error: why; `Delivery.error` of the next attempt.
-            backoff: count it as a failure, after which the queue slows down.
+            delay: seconds before the next attempt; None: the delay of `retry`.
+            error: the reason; `Delivery.error` of the next attempt.
+            backoff: count a failure, which slows the queue down.
 
         Raises:
             AlreadySettled: it was answered before.
-            LeaseExpired: too late; it is delivered again.
-            AnswerInDoubt: it is leased, and the owner of its partition has not confirmed that.
+            LeaseExpired: too late; the message is redelivered.
+            AnswerInDoubt: the message is leased, and its owner has not confirmed the answer.
         """
         wait = None if delay is None else seconds(delay, "delay")
         self.answers.nack(self, wait, error, backoff=backoff)
         await self._confirmed()
 
     async def reject(self, reason: str = "") -> None:
-        """Give up the message without another attempt: it becomes a dead letter.
+        """Dead-letter the message without another attempt.
 
-        Waits for nothing, unless it is leased: then cancelling leaves it answered.
+        Returns at once, unless the message is leased; then cancelling leaves it answered.
 
         Raises:
             AlreadySettled: it was answered before.
-            LeaseExpired: too late; it is delivered again.
+            LeaseExpired: too late; the message is redelivered.
         """
         self.answers.reject(self, Reject(reason))
         await self._confirmed()
 
     async def extend(self) -> None:
-        """Begin the time for an answer, `ack_wait`, again.
+        """Restart `ack_wait`, the time for an answer.
 
-        Waits for nothing, unless it is leased: then cancelling leaves it answered.
+        Returns at once, unless the message is leased; then cancelling leaves it extended.
 
         Raises:
             AlreadySettled: it was answered before.
-            LeaseExpired: too late; it is delivered again.
+            LeaseExpired: too late; the message is redelivered.
         """
         self.answers.extend(self)
         await self._confirmed()
 
     async def _confirmed(self) -> None:
-        """Wait for the owner of the partition, if that is another member."""
+        """Wait for the owner of the partition, if another member is the owner."""
         if self.answers.is_remote:
             await self.answers.confirmed(self, stored=False)
 
     def transaction(self) -> DeliveryTransaction:
-        """Return a transaction that publishes results and acks the delivery, in one.
+        """Return a transaction that publishes results and acks the delivery atomically.
 
             async with delivery.transaction() as transaction:
                 await transaction.publish("invoices", invoice)
 
-        Committed readings show its messages if the delivery is acked, and only then, whatever
-        happens to this process. If the block raises, nothing is published, and the delivery is not
-        answered.
+        Committed readings show its messages if and only if the delivery is acked, even if this
+        process crashes. If the block raises, nothing is published, and the delivery stays
+        unanswered.
 
         Raises:
-            UsageError: the queue stores no acks, as it has neither a group nor a durable; or its
-                members share their partitions (`nats`), and only owners store acks.
+            UsageError: the queue has neither a group nor a durable, so it stores no acks; or its
+                members share messages (`nats`), and only owners store acks.
         """
         return self.answers.transaction(self)
 
     async def __aenter__(self) -> Self:
-        """Return it."""
+        """Return the delivery."""
         return self
 
     async def __aexit__(
@@ -308,7 +309,7 @@ class Delivery(Attempt):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        """Ack it, or nack it if the block raised an exception."""
+        """Ack the delivery, or nack it if the block raised."""
         if exc is None:
             if self.state is _IN_FLIGHT:
                 self.answers.ack(self)
@@ -322,10 +323,10 @@ class Delivery(Attempt):
 
 
 class ValueDelivery(Delivery, Generic[T]):
-    """A delivery whose value is decoded, of a queue of `TypedStream.queue`.
+    """A delivery with a decoded value, from `TypedStream.queue`.
 
-    A message whose value cannot be decoded is given up as soon as its handler, or its block, has
-    raised the error: no other attempt would help.
+    A message whose value cannot be decoded is dead-lettered as soon as its handler, or its block,
+    raises the error: another attempt would not help.
     """
 
     __slots__ = ("_decode", "_value")
@@ -340,13 +341,14 @@ class ValueDelivery(Delivery, Generic[T]):
         super().__init__(message, answers, share)
         self._decode = decode
         self._value: Any = _UNDECODED
+        """The decoded value, once it was used."""
 
     @property
     def value(self) -> T:  # type: ignore[override]
         """The decoded value; `message.value` is the encoded form.
 
         Raises:
-            UndecodableMessage: it cannot be decoded.
+            UndecodableMessage: the value cannot be decoded.
         """
         if self._value is _UNDECODED:
             self._value = self._decode(self.message)

@@ -1,4 +1,4 @@
-"""Calls a handler for each delivery of a queue, for several concurrently."""
+"""Calls the handler of `Queue.run` for each delivery, several concurrently."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class DeliveryRunner(Workers):
 
     Args:
         group: the id of the group.
-        dispatcher: hands out deliveries.
+        dispatcher: provides deliveries.
         handler: the handler of the user.
         interceptors: wrap the handler; the first is the outermost.
         concurrency: the maximum of workers.
-        cancels: cancel a call of the handler that has not answered within ack_wait.
+        cancels: cancel a handler that has not answered within ack_wait.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DeliveryRunner(Workers):
         delivery.worker = task
         try:
             answer = self._handler(delivery)
-            # The first of these is quick, and true of nearly all.
+            # The first test is fast, and true for nearly all handlers.
             if type(answer) is CoroutineType or isinstance(answer, Awaitable):
                 await answer
         except asyncio.CancelledError as error:
@@ -87,9 +87,9 @@ class DeliveryRunner(Workers):
             delivery.worker = None
 
     def _cancelled(self, delivery: Delivery, error: asyncio.CancelledError) -> None:
-        """Go on after a handler was cancelled, most often because it took too long."""
+        """Continue after a handler was cancelled, usually because ack_wait was over."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             task.uncancel()
-        if delivery.state is _IN_FLIGHT:  # it was not this queue that cancelled it
+        if delivery.state is _IN_FLIGHT:  # something else has cancelled it
             self._dispatcher.failed(delivery, failure_of(error, "the handler"))

@@ -1,4 +1,4 @@
-"""Hands out the messages of a queue, and takes their answers."""
+"""Delivers the messages of a queue, and applies the answers."""
 
 from __future__ import annotations
 
@@ -43,21 +43,24 @@ logger = logging.getLogger("liftbridge_aio.queue")
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT  # members are slow to look up
 
 _RETRY_AFTER: Final = 0.5
-"""Seconds after which a message is handed out again whose attempt could not be recorded."""
+"""Seconds before a message is redelivered whose attempt could not be stored."""
 
 
 class Dispatcher:
-    """Hands out messages of the partitions that a member reads, and takes their answers.
+    """Delivers messages of the partitions that a member owns, and applies the answers.
+
+    `next_ready` chooses the next delivery without waiting: first redeliveries, then new messages of
+    the partition whose turn it is.
 
     Args:
         plan: the arguments of the queue.
-        readers: the readers of the member.
+        readers: the readers of the member, one per partition.
         store: stores acks.
-        sender: sends what transactions publish, and their acks.
-        giving_up: does what is to be done with messages that are given up.
+        sender: sends the messages and acks of transactions.
+        giving_up: dead-letters messages, or moves them to retry streams.
         reporter: reports failures to the hook.
         spawn: runs a task in the background.
-        read_from: reads a partition from another offset, if it is still this member's.
+        read_from: moves the reader of a partition to another offset.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Dispatcher:
         self._reporter = reporter
         self._spawn = spawn
         self._time = asyncio.get_running_loop().time
+        self._is_committed = plan.make_visibility is not None
         self.waiters = Waiters()
         self.partitions = Partitions(
             plan,
@@ -98,21 +102,24 @@ class Dispatcher:
         )
         self._shares = self.partitions.shares
         self._suspects = self.partitions.suspects
+        # State
         self._current: PartitionShare | None = None
-        """The partition of the messages in `merge.ready`."""
-        self._is_committed = plan.make_visibility is not None
+        """The partition whose new messages are delivered; changes when its reader has no more."""
         self._decoder: Decoder | None = None
-        """The source of the messages in `merge.ready`, if they are read committed."""
+        """The decoder of `_current`, if messages are read committed: it knows their positions."""
         self.leases: Leases | None = None
-        """Shares messages with other members; None: they are not shared."""
-        self._again = False
-        """True if a window may have something to hand out again."""
+        """Leases to and from other members, while they run; None without `nats`."""
+        self._has_redelivery = False
+        """True if a window may have a redelivery; False once all were searched in vain."""
         self.prepared: deque[Delivery] = deque()
-        """Deliveries in flight that are to be handed out: suspects, and leases of other members."""
+        """Deliveries that are in flight, and not taken by a task yet: suspects whose attempt is
+        stored, and messages leased from other members."""
         self.error: BaseException | None = None
-        """The error that has stopped the queue."""
+        """The error that has stopped the queue, until one task has raised it."""
         self.is_stopped = False
+        """True once nothing more is delivered: after `stop`."""
         self._delivered = self._redelivered = self._acked = self._nacked = self._late = 0
+        """Counts since the queue was entered, see `QueueStatistics`."""
 
     def statistics(self) -> QueueStatistics:
         """Return the counts."""
@@ -134,29 +141,25 @@ class Dispatcher:
             partition_statistics(self._shares),
         )
 
-    # Handing out
+    # Deliveries
 
     def next_ready(self) -> Delivery | None:
-        """Return the next delivery; None if there is none now.
-
-        Raises:
-            LiftbridgeError: a partition cannot be read.
-            TooManyDeadLetters: the limit of dead letters was reached.
-        """
+        """Return the next delivery; None if there is none now."""
         if self.is_stopped:
             self._raise_error()
             return None
         now = self._time()
         while True:
-            delivery = self._next_again(now) if self.prepared or self._again else None
+            # Redeliveries first: they are older than everything that is not read yet.
+            delivery = self._next_redelivery(now) if self.prepared or self._has_redelivery else None
             if delivery is None:
                 delivery = self._next_new(now)
             if delivery is not None:
                 return delivery
-            if not self.partitions.pass_on():
-                break
+            if not self.partitions.shift_capacity():
+                break  # no partition with messages waits for capacity of an idle one
         if self.leases is not None:
-            self.leases.look()
+            self.leases.ask_soon()
         return None
 
     def _next_new(self, now: float) -> Delivery | None:
@@ -172,8 +175,8 @@ class Dispatcher:
 
     @property
     def has_more(self) -> bool:
-        """True if there may be something to hand out now."""
-        return self._again or bool(self.prepared) or self._readers.merge.has_messages
+        """True if there may be a delivery now."""
+        return self._has_redelivery or bool(self.prepared) or self._readers.merge.has_messages
 
     def _next_of(
         self,
@@ -182,7 +185,7 @@ class Dispatcher:
         ready: deque[Message],
         now: float,
     ) -> Delivery | None:
-        """Return the next delivery of new messages; None if there is none now."""
+        """Return the next delivery of a partition's new messages; None if there is none now."""
         suspects = self._suspects
         while window.wants_more and not (
             (window.suspects or suspects.is_active) and suspects.must_wait(window)
@@ -201,19 +204,19 @@ class Dispatcher:
             if (share.tier is not None and is_filler(message)) or (
                 self._sample < 1 and random.random() >= self._sample  # noqa: S311 - no secret
             ):
-                window.skip(message)
+                window.skip(message)  # settled without a delivery
                 continue
             delivery = window.take(message, now)
             if delivery is None:
                 if window.given_up:
-                    self.partitions.go_on(share, window)
-            elif self._handed_out(share, delivery, is_suspect=is_suspect):
+                    self.partitions.advance(share, window)
+            elif self._begin_delivery(share, delivery, is_suspect=is_suspect):
                 return delivery
         self.partitions.pause(share)
         return None
 
     def _is_early(self, share: PartitionShare, tier: TierClock, message: Message) -> bool:
-        """Return True if a message that waits in a retry stream is not due, nor any behind it."""
+        """Return True if a message of a retry stream, and so all after it, are not due yet."""
         hide_headers(message)
         early = tier.remaining(message, self._time(), time.time())
         if early > 0:
@@ -226,12 +229,9 @@ class Dispatcher:
             raise error
 
     def next_reader(self) -> bool:
-        """Turn to the next reader with messages; return False if there is none.
+        """Make the next reader with messages the current one; return False if there is none.
 
-        Partitions that are not claimed yet are.
-
-        Raises:
-            LiftbridgeError: a partition cannot be read.
+        A partition is claimed when its first message arrives.
         """
         merge = self._readers.merge
         while True:
@@ -244,7 +244,7 @@ class Dispatcher:
             if share is None:
                 self.partitions.claim(place, reader.decoder.next_offset or 0)
                 continue
-            if share.window is None:
+            if share.window is None:  # the claim is still under way
                 self.partitions.pause(share)
                 continue
             merge.ready = reader.decoder.ready
@@ -253,7 +253,7 @@ class Dispatcher:
                 self._decoder = reader.decoder
             return True
 
-    def _next_again(self, now: float) -> Delivery | None:
+    def _next_redelivery(self, now: float) -> Delivery | None:
         while self.prepared:
             delivery = self.prepared.popleft()
             if delivery.state is _IN_FLIGHT:
@@ -262,26 +262,28 @@ class Dispatcher:
             window = share.window
             while window is not None and window.has_ready and not self._suspects.must_wait(window):
                 is_suspect = window.suspects > 0
-                found = window.take_again(now)
+                found = window.take_redelivery(now)
                 if window.given_up:
-                    self.partitions.go_on(share, window)
+                    self.partitions.advance(share, window)
                 if found is None:
                     break
-                if self._handed_out(share, found, is_suspect=is_suspect):
+                if self._begin_delivery(share, found, is_suspect=is_suspect):
                     return found
-        self._again = False
+        self._has_redelivery = False
         return None
 
     def _has_ready(self) -> None:
-        self._again = True
+        self._has_redelivery = True
         self.waiters.wake()
 
-    def _handed_out(self, share: PartitionShare, delivery: Delivery, *, is_suspect: bool) -> bool:
-        """Count a delivery; return False if its attempt is to be stored before it is handed out."""
+    def _begin_delivery(
+        self, share: PartitionShare, delivery: Delivery, *, is_suspect: bool
+    ) -> bool:
+        """Count a delivery; return False if its attempt must be stored first, as of a suspect."""
         if is_suspect:
-            self.partitions.hold_back(delivery)
+            self.partitions.hold_suspect(delivery)
         self._delivered += 1
-        waiters = self.waiters  # another task, for what may follow
+        waiters = self.waiters  # another task, as there may be more messages
         if waiters.waiting:
             waiters.wake()
         elif waiters.bell is not None:
@@ -302,9 +304,10 @@ class Dispatcher:
     async def _record(
         self, share: PartitionShare, window: AckWindow[Delivery], delivery: Delivery
     ) -> None:
-        """Store an attempt before it is handed out, in case it ends the process.
+        """Store the attempt of a suspect, then deliver it: it may end the process.
 
-        Acks of other partitions are stored first: the suspects before it must not be blamed for it.
+        Acks of other partitions are stored first. Otherwise the suspects that were acked before
+        would be blamed as well.
         """
         try:
             for each in tuple(self._shares.values()):
@@ -312,19 +315,15 @@ class Dispatcher:
                     await self.partitions.acks.save(each)
             await self.partitions.acks.save(share)
         except LiftbridgeError:
-            self.partitions.take_back(delivery, window, _RETRY_AFTER)
+            self.partitions.retract(delivery, window, _RETRY_AFTER)
             return
         if delivery.state is _IN_FLIGHT:
-            self.partitions.give_out(delivery, window)
+            self.partitions.release_suspect(delivery, window)
             self.prepared.append(delivery)
             self.waiters.wake()
 
     async def next(self) -> Delivery | None:
-        """Return the next delivery; None at the end. Cancelling loses none.
-
-        Raises:
-            LiftbridgeError: a partition cannot be read.
-        """
+        """Return the next delivery; None at the end."""
         while True:
             delivery = self.next_ready()
             if delivery is not None:
@@ -335,25 +334,25 @@ class Dispatcher:
 
     @property
     def is_finished(self) -> bool:
-        """True if nothing is handed out any more."""
+        """True if there will be no more deliveries."""
         return self.is_stopped or self._readers.merge.is_finished
 
     @property
     def is_full(self) -> bool:
-        """True if nothing is handed out before something is answered."""
+        """True if nothing is delivered before a delivery is answered."""
         windows = self.partitions.windows().values()
         return bool(windows) and all(window.in_flight >= window.capacity for window in windows)
 
     def share(self, bell: Workers) -> None:
-        """Ring a bell when there is something to hand out, until `unshare`."""
+        """Wake the workers of `run` when there may be a delivery, until `unshare`."""
         self.waiters.share(bell)
 
     def unshare(self) -> None:
-        """Ring it no more."""
+        """Wake the workers no more."""
         self.waiters.unshare()
 
     def ring(self) -> None:
-        """Wake a task, because a reader has messages or has ended; the `Bell` of the readers."""
+        """Wake a task: a reader has messages, or has ended. The readers' `Bell`."""
         if self._readers.merge.is_finished:
             self.waiters.wake_all()
         else:
@@ -364,14 +363,15 @@ class Dispatcher:
     is_remote = False
 
     def ack(self, delivery: Delivery, *, holds_key: bool = False) -> None:
-        """See `Answers`; with `holds_key` as `AckWindow.ack`."""
+        """Implement `Answers`; `holds_key` as for `AckWindow.ack`."""
         share = delivery.share
         window = share.window
         if window is None or delivery.state is not _IN_FLIGHT:
-            window = self._window(delivery)
+            window = self._window(delivery)  # counts a late answer; the window raises
         window.ack(delivery, holds_key=holds_key)
         self._acked += 1
         self._giving_up.in_sequence = 0
+        # Most acks change nothing else, so the common case ends here.
         if (
             share.is_paused
             or window.ready
@@ -389,7 +389,7 @@ class Dispatcher:
         *,
         backoff: bool,
     ) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         window = self._window(delivery)
         window.nack(delivery, self._time(), delay, error)
         self._nacked += 1
@@ -397,17 +397,17 @@ class Dispatcher:
         self.partitions.answered(delivery.share, window, outcome)
 
     def reject(self, delivery: Delivery, error: BaseException | None) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         window = self._window(delivery)
         window.reject(delivery, error)
         self.partitions.answered(delivery.share, window, Outcome.REQUEUED_WITHOUT_BACKOFF)
 
     def extend(self, delivery: Delivery) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         self._window(delivery).extend(delivery, self._time())
 
     def failed(self, delivery: Delivery, error: BaseException) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         if not isinstance(error, Nack | Reject):
             stream, partition, offset = delivery.stream, delivery.partition, delivery.offset
             self._reporter.handler_failed(
@@ -415,7 +415,7 @@ class Dispatcher:
             )
             logger.warning("a handler failed with %s: %r", repr(delivery), error, exc_info=error)
         if delivery.state is not _IN_FLIGHT:
-            return
+            return  # answered by the handler before it raised, or expired
         is_undecodable = (
             isinstance(error, UndecodableMessage) and error.received is delivery.message
         )
@@ -428,12 +428,12 @@ class Dispatcher:
             answers.nack(delivery, None, error, backoff=True)
 
     def transaction(self, delivery: Delivery) -> DeliveryTransaction:
-        """See `Answers`."""
+        """Implement `Answers`."""
         text = ""
         if not self._stores_acks:
-            text = "acks of a queue without group and durable are not stored: nothing could commit"
+            text = "acks of a queue without group and durable are not stored, so they cannot commit"
         elif self.leases is not None:
-            text = "only the owner of a partition stores its acks: with nats= nothing could commit"
+            text = "with nats, only owners of partitions store acks, so deliveries cannot commit"
         if text:
             raise UsageError(text, stream=delivery.stream, partition=delivery.partition)
         share, acks = delivery.share, self.partitions.acks
@@ -441,7 +441,7 @@ class Dispatcher:
         return DeliveryTransaction(self._sender, producers, delivery, self, acks, timeout)
 
     def ack_by_commit(self, transaction: DeliveryTransaction) -> None:
-        """See `Owner`."""
+        """Implement `Owner`."""
         committing = transaction.delivery.share.producers.committing
         committing.add(transaction)
         try:
@@ -451,7 +451,7 @@ class Dispatcher:
             raise
 
     def ended(self, transaction: DeliveryTransaction) -> None:
-        """See `Owner`."""
+        """Implement `Owner`."""
         delivery = transaction.delivery
         producers, window = delivery.share.producers, delivery.share.window
         if transaction not in producers.committing or window is None:
@@ -459,43 +459,43 @@ class Dispatcher:
         if transaction.phase not in {Phase.COMMITTED, Phase.ABORTED}:
             if transaction not in producers.in_doubt:
                 producers.in_doubt.add(transaction)
-                logger.warning("the commit of %s is in doubt, and is repeated", repr(delivery))
+                logger.warning("the commit of %s is in doubt, and is retried", repr(delivery))
                 self._spawn(lambda: self.partitions.finish(transaction), "commit")
             return
         producers.committing.discard(transaction)
         producers.in_doubt.discard(transaction)
         window.release_key(delivery)
-        self.partitions.go_on(delivery.share, window)
+        self.partitions.advance(delivery.share, window)
 
     def _window(self, delivery: Delivery) -> AckWindow[Delivery]:
         window = delivery.share.window
         if delivery.state is AttemptState.EXPIRED or window is None:
             self._late += 1
         if window is None:
-            raise AssertionError("no delivery is made before its partition is claimed")
+            raise AssertionError("a delivery needs a claimed partition")
         return window
 
     async def confirmed(self, delivery: Delivery, *, stored: bool) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         if stored and delivery.state is AttemptState.ACKED:
             await self.partitions.acks.save(delivery.share)
 
     # The end
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Hand out nothing more; answers are still taken."""
+        """Deliver nothing more; answers still count."""
         if not self.is_stopped:
             self.is_stopped, self.error = True, error
         self.waiters.wake_all()
 
     def close(self) -> None:
-        """Hand out nothing more, and forget all partitions."""
+        """Deliver nothing more, and forget all partitions."""
         self.stop()
         self.partitions.close()
 
 
 def _next_committed(decoder: Decoder, window: AckWindow[Delivery]) -> Message:
-    """Take the next message of a committed reading, and set its position."""
+    """Take the next message of a committed reading, and pass its position to the window."""
     position = decoder.next_offset
     message = decoder.ready.popleft()
     if isinstance(window, CommittedWindow) and position is not None:

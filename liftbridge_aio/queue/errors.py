@@ -2,11 +2,11 @@
 
 QueueError
 ├── AlreadySettled (UsageError)   the delivery was answered before
-├── FailedElsewhere               an attempt failed at another member
-├── LeaseExpired                  the answer comes too late: the message is delivered again
-│   └── AnswerInDoubt             it is unknown if the owner of the partition has the answer
-├── QueueTaken                    another member has written the acks of a partition
-├── RetryFailed                   the function `retry` failed, or returned no delay
+├── FailedElsewhere               the attempt before failed at another member
+├── LeaseExpired                  the answer is late: the message is redelivered
+│   └── AnswerInDoubt             the owner of the partition did not confirm the answer
+├── QueueTaken                    another member has claimed a partition
+├── RetryFailed                   `retry` raised, or returned no delay
 └── TooManyDeadLetters            the limit of dead letters stopped the queue
 """
 
@@ -18,7 +18,7 @@ from liftbridge_aio._core import foreign_text
 from liftbridge_aio.errors import LiftbridgeError, UsageError
 
 _MOST_CHARACTERS: Final = 1000
-"""Of an error that is shown to others."""
+"""The longest error text in a dead letter or a lease."""
 
 
 class QueueError(LiftbridgeError):
@@ -26,50 +26,50 @@ class QueueError(LiftbridgeError):
 
 
 class AlreadySettled(QueueError, UsageError):
-    """The delivery was acked, nacked or rejected before; nothing has changed."""
+    """The delivery was acked, nacked or rejected before; this answer has no effect."""
 
     hint = "answer each delivery once; `run` acks it when its handler returns"
 
 
 class FailedElsewhere(QueueError):
-    """The attempt before this one failed at another member; the text has its error."""
+    """The attempt before failed at another member; the text is its error."""
 
 
 class LeaseExpired(QueueError):
-    """The answer comes too late, so the message is delivered again, or was."""
+    """The answer is late: the message is redelivered, or was."""
 
-    hint = "raise ack_wait, or extend() the delivery while it is being processed"
+    hint = "use a longer ack_wait, or extend() the delivery during processing"
 
 
 class AnswerInDoubt(LeaseExpired):
-    """The owner of the partition may have taken the answer, or the message is delivered again."""
+    """The owner of the partition did not confirm the answer: it counts, or the message returns."""
 
-    hint = "make handlers idempotent; look at the connections to NATS if this happens often"
+    hint = "make handlers idempotent; if this happens often, check the connections to NATS"
 
 
 class QueueTaken(QueueError):
-    """Another member has taken a partition, so this one may not write its acks any more."""
+    """Another member has claimed a partition, so this one can no longer store its acks."""
 
-    hint = "nothing to do: the partition is read again if it is still this member's"
+    hint = "nothing to do: if this member still owns the partition, it claims it anew"
 
 
 class RetryFailed(QueueError):
-    """The function `retry` of the queue raised an exception, or returned no delay.
+    """The function `retry` raised an exception, or returned no delay.
 
-    It stops the queue. The message is unsettled, so it is delivered again by the next member.
+    It stops the queue. The message stays unsettled, so the next member redelivers it.
     """
 
-    hint = "repair the function: it returns seconds from 0 up, as a finite number"
+    hint = "fix the function: it must return a finite number of seconds from 0 up"
 
 
 class TooManyDeadLetters(QueueError):
-    """More messages were given up than the limit of the dead letters allows."""
+    """More messages in sequence failed for good than `DeadLetter.limit` allows."""
 
-    hint = "repair what makes handlers fail, then start the queue again"
+    hint = "fix the cause of the failures, then restart the queue"
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error as it is shown to other members, and in dead letters."""
+    """Return the text of an error for other members and for dead letters."""
     if isinstance(error, FailedElsewhere):
         return foreign_text.report_text(error.message)
     text, name = foreign_text.error_text(error), type(error).__name__

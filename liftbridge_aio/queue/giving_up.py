@@ -1,4 +1,4 @@
-"""Does what is to be done with messages that are given up: dead letters, callback, log."""
+"""Dead-letters messages: dead letter, callback and log; or moves them to retry streams."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ logger = logging.getLogger("liftbridge_aio.queue")
 
 GROUP_HEADER: Final = "queue-group"
 ERROR_HEADER: Final = "queue-error"
-"""The reason why the last attempt failed."""
+"""The error of the last attempt."""
 CUT_HEADER: Final = "queue-cut"
-"""The number of headers that were left out, because the dead letter would be too large."""
+"""The number of headers that were omitted, because the dead letter was too large."""
 HEADERS: Final = (
     STREAM_HEADER,
     PARTITION_HEADER,
@@ -49,17 +49,18 @@ _MOST_ERROR_BYTES: Final = 1000
 _SHORT_ERROR_BYTES: Final = 100
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
+"""Seconds between two attempts to store a message; doubled after each."""
 
 
 class GivingUp:
-    """Gives up messages of a queue.
+    """Dead-letters messages of a queue, or moves them to retry streams.
 
     Args:
         group: the id of the group.
-        dead_letter: where they go; None: nowhere.
-        callback: called with each before; None: no callback.
+        dead_letter: the stream of dead letters; None: there is none.
+        callback: called with each delivery first; None: no callback.
         submit: publishes a message.
-        tiers: where messages wait that are not due soon; None: nowhere.
+        tiers: the retry streams; None: there are none.
     """
 
     def __init__(
@@ -70,14 +71,15 @@ class GivingUp:
         submit: Callable[[OutgoingMessage], Awaitable[AckFuture]],
         tiers: RetryTiers | None,
     ) -> None:
+        # State
         self.stored = 0
         """Dead letters that were stored."""
         self.lost = 0
         """Messages whose dead letter was refused in every form."""
         self.moved = 0
-        """Messages that were moved to a stream in which they wait."""
+        """Messages that were moved to a retry stream."""
         self.in_sequence = 0
-        """Messages that were given up since the last ack."""
+        """Dead-lettered messages since the last ack; an ack sets it to 0."""
         self._group = group
         self._dead_letter = dead_letter
         self._callback = callback
@@ -85,30 +87,25 @@ class GivingUp:
         self._tiers = tiers
 
     def count(self, delivery: Delivery) -> None:
-        """Count a message that is about to be given up.
-
-        Raises:
-            TooManyDeadLetters: the limit of dead letters was reached; it must not be given up.
-        """
+        """Count a message before it is dead-lettered; raise `TooManyDeadLetters` at the limit."""
         if delivery.deadline < inf:
-            return  # it is moved
+            return  # to be moved
         limit = self._dead_letter.limit if self._dead_letter is not None else None
         if limit is not None and self.in_sequence >= limit:
-            text = f"{limit} messages were given up without one that was acked between them"
+            text = f"{limit} messages in sequence failed for good, without an ack between them"
             error = TooManyDeadLetters(text)
             error.at(delivery.stream, delivery.partition, delivery.offset)
             raise error from delivery.error
         self.in_sequence += 1
 
     async def give_up(self, delivery: Delivery) -> bool:
-        """Call the callback and store the dead letter, or move it; try again until it is stored.
+        """Call the callback and store the dead letter, or move the message; retry until stored.
 
-        A dead letter that the servers refuse, as it is too large, is cut; what they refuse in its
-        shortest form is logged as lost. Cancelling leaves the message unsettled; what is to be
-        stored may be stored or not.
+        A dead letter that the servers refuse as too large is cut. If they refuse its shortest form,
+        it is logged as lost.
 
         Returns:
-            False if it was to be moved, and no retry stream takes it: it waits where it is.
+            False if the retry stream refuses the message; it waits in memory then.
         """
         if self._tiers is not None and delivery.deadline < inf:
             return await self._move(self._tiers, delivery)
@@ -149,7 +146,7 @@ class GivingUp:
                 return
         self.lost += 1
         logger.error(
-            "the dead letter of %s is lost, as it cannot be stored in %r: %s; its error: %s",
+            "the dead letter of %s is lost: %r refuses it: %s; the error of the message: %s",
             repr(delivery),
             stream,
             refusal,
@@ -167,7 +164,7 @@ class GivingUp:
         try:
             await _repeat(store, delivery, "the next attempt")
         except InvalidRequest as error:
-            logger.warning("%s waits in memory, in no retry stream: %s", repr(delivery), error)
+            logger.warning("%s waits in memory, not in a retry stream: %s", repr(delivery), error)
             return False
         return True
 
@@ -196,11 +193,7 @@ class GivingUp:
 
 
 async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what: str) -> None:
-    """Store something until it is stored, or the message is another member's.
-
-    Raises:
-        InvalidRequest: it is refused, and would be each time: it is too large.
-    """
+    """Retry until something is stored, or the partition is released; raise `InvalidRequest`."""
     delay = _FIRST_DELAY
     while delivery.state is AttemptState.GIVING_UP:
         try:
@@ -210,7 +203,7 @@ async def _repeat(store: Callable[[], Awaitable[None]], delivery: Delivery, what
             raise
         except Exception as error:
             logger.warning(
-                "%s of %s was not stored, and is tried again: %s",
+                "%s of %s was not stored, and is retried: %s",
                 what,
                 repr(delivery),
                 error,
@@ -233,4 +226,4 @@ _FORMS: Final = (
     (_SHORT_ERROR_BYTES, True),
     (_SHORT_ERROR_BYTES, False),
 )
-"""The bytes of the error, and whether a dead letter has the headers of the message, in turn."""
+"""The forms of a dead letter, in order: most bytes of the error; True with all headers."""

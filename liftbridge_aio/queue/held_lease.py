@@ -1,4 +1,4 @@
-"""A lease of a member that does not own the partition, and the answer to it."""
+"""A lease at the member that holds it, and the answer to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("liftbridge_aio.queue")
 
 ANSWER: Final = "h"
-"""Begins the reply subjects of answers."""
+"""The first letter of an answer's reply subject; the number of the lease follows."""
 
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT
 _CANCELLING: Final = frozenset({LeaseState.EXPIRED, LeaseState.REFUSED})
@@ -27,39 +27,44 @@ _CANCELLING: Final = frozenset({LeaseState.EXPIRED, LeaseState.REFUSED})
 
 
 class HeldLease:
-    """A lease that this member holds; takes the answers of its delivery.
+    """A lease of this member; receives the answers of its delivery.
 
     Args:
-        borrower: holds it.
-        number: its number here.
-        lease: what the owner has sent.
+        borrower: the borrower of this member.
+        number: the number of the lease here.
+        lease: the lease as sent by the owner.
     """
 
     is_remote = True
 
     def __init__(self, borrower: Borrower, number: int, lease: Lease) -> None:
-        self.state = LeaseState.HELD
         self.lease = lease
-        self.delivery: Delivery | None = None
-        """None while its message is being read."""
-        self._borrower = borrower
         self.number = number
+        self._borrower = borrower
         self._loop = asyncio.get_running_loop()
+        # State
+        self.state = LeaseState.HELD
+        """Changed only by `move`, as the table of `core.lease_state` allows."""
+        self.delivery: Delivery | None = None
+        """None while its message is being read from the log."""
         self._answer: Answer | None = None
-        """The answer, until it is confirmed."""
+        """The answer, until it is confirmed or refused; an extend, too."""
         self._waiter: asyncio.Future[None] | None = None
+        """Done when the answer is confirmed, or the lease has ended; None: no call waits."""
         self._error: QueueError | None = None
+        """The error that `confirmed` raises."""
         self._timer = self._loop.call_later(lease.time_left, self.move, LeaseEvent.EXPIRE)
+        """Ends the lease with its ack_wait; restarted by an accepted extend."""
 
     @property
     def deadline(self) -> float:
-        """The time at which it ends."""
+        """The time at which the lease ends."""
         return self._timer.when()
 
     # Answers
 
     def ack(self, delivery: Delivery) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         self._settle(delivery, AttemptState.ACKED, self._answered(AnswerKind.ACK))
 
     def nack(
@@ -70,7 +75,7 @@ class HeldLease:
         *,
         backoff: bool,
     ) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         answer = self._answered(AnswerKind.NACK)._replace(
             delay=-1.0 if delay is None else delay,
             backoff=backoff,
@@ -79,27 +84,27 @@ class HeldLease:
         self._settle(delivery, AttemptState.NACKED, answer)
 
     def reject(self, delivery: Delivery, error: BaseException | None) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         text = "" if error is None else error_text(error)
         answer = self._answered(AnswerKind.REJECT)._replace(error=text)
         self._settle(delivery, AttemptState.REJECTED, answer)
 
     def extend(self, delivery: Delivery) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         self._check(delivery)
         self._answer = self._answered(AnswerKind.EXTEND)
         self._loop.call_soon(self.send)
 
     def failed(self, delivery: Delivery, error: BaseException) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         self._borrower.failed(delivery, error)
 
     def transaction(self, delivery: Delivery) -> DeliveryTransaction:
-        """See `Answers`."""
+        """Implement `Answers`."""
         return self._borrower.transaction(delivery)
 
     async def confirmed(self, delivery: Delivery, *, stored: bool) -> None:
-        """See `Answers`."""
+        """Implement `Answers`."""
         if stored and self._answer is not None:
             self._answer = self._answer._replace(stored=True)
         if self._answer is not None:
@@ -123,10 +128,10 @@ class HeldLease:
         delivery.state = state
         self._answer = answer
         self.move(LeaseEvent.ANSWER)
-        self._loop.call_soon(self.send)  # `confirmed` may say that it is to be stored
+        self._loop.call_soon(self.send)  # later, as `confirmed` may set `stored`
 
     def send(self) -> None:
-        """Send the answer, again if it was sent before."""
+        """Send or resend the answer, unless it is confirmed."""
         answer = self._answer
         if answer is None or not (self.state in UNCONFIRMED or answer.kind is AnswerKind.EXTEND):
             return
@@ -134,17 +139,17 @@ class HeldLease:
             self.move(LeaseEvent.SEND)
 
     def give_back(self) -> None:
-        """Let another member have it, unless it is answered."""
+        """Return an unanswered message to its owner."""
         if self.state is LeaseState.HELD:
             answer = self._answered(AnswerKind.GIVE_BACK)
             self._borrower.send(self.lease.owner, answer, "")
             self.move(LeaseEvent.GIVE_BACK)
 
-    def judged(self, verdict: Verdict) -> None:
-        """Take what the owner says of the answer."""
+    def on_verdict(self, verdict: Verdict) -> None:
+        """Apply the owner's verdict on the answer."""
         answer = self._answer
         if answer is None or answer.kind is not verdict.kind:
-            return  # one to an answer before
+            return  # a verdict on an earlier answer
         if verdict.outcome is Outcome.LATE:
             self._error = LeaseExpired(verdict.text)
             self.move(LeaseEvent.REFUSE)
@@ -166,7 +171,7 @@ class HeldLease:
     # Ends
 
     def move(self, event: LeaseEvent) -> None:
-        """Change the state, and end the delivery if the lease has ended."""
+        """Apply an event to the state, and end the delivery with the lease."""
         before, self.state = self.state, following(self.state, event)
         if self.state is before or self.state in UNCONFIRMED:
             return
@@ -181,7 +186,7 @@ class HeldLease:
             if self.state in _CANCELLING and delivery.worker is not None:
                 delivery.worker.cancel()
             if self._waiter is None and before in UNCONFIRMED:
-                logger.warning("the answer to %s: %s", repr(delivery), self._error.message)
+                logger.warning("the answer to %s was lost: %s", repr(delivery), self._error.message)
         self._wake()
 
     def _lost(self, delivery: Delivery) -> QueueError:

@@ -1,4 +1,4 @@
-"""Carries frames about leases between the members of a queue, over NATS."""
+"""Sends and receives frames about leases, over NATS."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .core.lease_protocol import Frame, decode, encode
 logger = logging.getLogger("liftbridge_aio.queue")
 
 SUBJECTS: Final = "liftbridge.leases"
-"""The subjects below this one are those of leases."""
+"""The prefix of all subjects of leases."""
 
 _CONNECT: Final = {"reconnect_time_wait": 0.5, "ping_interval": 5, "name": "liftbridge-aio queue"}
 _NO_RESPONDERS: Final = "503"
 _SUBJECT_BYTES: Final = 300
-"""Room for subjects and headers beside the largest frame."""
+"""Room for subjects and headers in addition to the largest frame."""
 
 
 class LeaseBus:
     """A connection to NATS with a mailbox of its own.
 
-    What cannot be sent now is not kept: whoever sends repeats what matters.
+    Frames that cannot be sent are lost; senders repeat the important ones.
 
     Args:
         servers: addresses of NATS servers.
         take: called with each frame that arrives.
-        bounced: called with the last token of the reply subject of a frame that nobody received.
+        bounced: called with the last token of the reply subject of a frame without receiver.
     """
 
     def __init__(
@@ -45,15 +45,20 @@ class LeaseBus:
         take: Callable[[Frame], None],
         bounced: Callable[[str], None],
     ) -> None:
-        self.mailbox = ""
-        """The subject of this member, without its last token."""
         self._link = NatsLink(servers, _CONNECT)
         self._take = take
         self._bounced = bounced
+        # State
+        self.mailbox = ""
+        """The subject of this member without its last token; set by `open`."""
         self._everybody = ""
+        """The subject of all members; set by `open`."""
         self._queue: deque[tuple[str, bytes, str]] = deque()
+        """Frames to be sent: subject, data, reply subject."""
         self._filled = asyncio.Event()
-        self._complained = False
+        """Set while there may be frames in `_queue`."""
+        self._warned = False
+        """True once an invalid frame was logged as a warning; more are logged at debug level."""
 
     @property
     def is_up(self) -> bool:
@@ -61,15 +66,11 @@ class LeaseBus:
         return self._link.state is LinkState.UP
 
     async def open(self, topic: Sequence[object], timeout: float) -> None:
-        """Connect and subscribe. Cancelling leaves nothing behind.
+        """Connect and subscribe.
 
         Args:
-            topic: names what the members have in common.
+            topic: identifies the group and the log; equal for all members.
             timeout: seconds.
-
-        Raises:
-            ConnectionFailed: no NATS server answered.
-            TLSFailed: TLS is asked for, and no server offers it.
         """
         digest = sha256("\0".join(map(str, topic)).encode()).hexdigest()[:24]
         self._everybody = f"{SUBJECTS}.{digest}.all"
@@ -83,7 +84,7 @@ class LeaseBus:
             raise
 
     async def run(self) -> None:
-        """Hand frames to NATS. Cancelling ends it."""
+        """Pass frames to NATS."""
         while True:
             await self._filled.wait()
             self._filled.clear()
@@ -100,22 +101,21 @@ class LeaseBus:
                 logger.debug("a frame about leases was not sent: %r", error)
 
     def fits(self, data: bytes) -> bool:
-        """Return True if NATS takes a frame of this size."""
+        """Return True if NATS accepts a frame of this size."""
         return len(data) + _SUBJECT_BYTES <= self._link.connection.max_payload
 
     def send(self, mailbox: str, frame: Frame | bytes, reply: str = "") -> bool:
-        """Send a frame to a member; return False if NATS is away.
+        """Send a frame to a member; return False if NATS is disconnected.
 
         Args:
-            mailbox: of the member.
+            mailbox: the mailbox of the member.
             frame: a frame, or its bytes.
-            reply: the last token of the subject of which `bounced` is told if nobody has received
-                it; empty to not hear of that.
+            reply: passed to `bounced` if the frame has no receiver; empty: no notice.
         """
         return self._send(f"{mailbox}.0", frame, f"{self.mailbox}.{reply}" if reply else "")
 
     def send_to_all(self, frame: Frame) -> bool:
-        """Send a frame to all members; return False if NATS is away."""
+        """Send a frame to all members; return False if NATS is disconnected."""
         return self._send(self._everybody, frame, "")
 
     def _send(self, subject: str, frame: Frame | bytes, reply: str) -> bool:
@@ -133,13 +133,13 @@ class LeaseBus:
         try:
             frame = decode(arrived.data)
         except MalformedData as error:
-            level = logging.DEBUG if self._complained else logging.WARNING
-            self._complained = True
+            level = logging.DEBUG if self._warned else logging.WARNING
+            self._warned = True
             logger.log(level, "ignored a message on %s: %s", arrived.subject, error.message)
             return
         self._take(frame)
 
     async def close(self, timeout: float) -> None:
-        """Send what is to be sent, and disconnect. Cancelling takes effect after that."""
+        """Send the remaining frames, and disconnect."""
         await wait_despite_cancellation(self._hand_over(), timeout / 2)
         await self._link.close(timeout / 2)

@@ -1,4 +1,4 @@
-"""Shares the messages of a queue among all its members, over NATS, whoever owns the partitions."""
+"""Leases: members without work process messages of other members' partitions, over NATS."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .partitions import Spawn
 from .plan import QueuePlan, ReadAt
 
 _INTERVAL: Final = 1.0
-"""Seconds between offers, and before answers are sent again."""
+"""Seconds between offers, and before answers are resent."""
 _OFFERS: Final = 5
-"""After so many intervals all members are asked for offers, in case some were lost."""
+"""Intervals between two requests for offers from all members, in case offers were lost."""
 
 
 class Leases:
-    """Lends messages of this member's partitions, and borrows those of others.
+    """Lends messages of this member's partitions, and borrows messages of others.
 
-    The window of the owner stays the one truth: a lease is a delivery whose time runs there, and an
-    answer counts once the owner has it.
+    The owner's ack window stays authoritative: a lease is a delivery whose ack_wait runs there, and
+    an answer counts once the owner has it.
 
     Args:
         plan: the arguments of the queue.
-        dispatcher: hands out messages.
+        dispatcher: delivers messages.
         member: the id of this member in the group.
         spawn: runs a task in the background.
         read_at: reads one message.
@@ -46,15 +46,10 @@ class Leases:
         self._bus = LeaseBus(plan.options.nats or (), self._take, self._bounced)
         self.lender = Lender(dispatcher, self._bus, timer_seconds(plan.options.ack_wait), spawn)
         self.borrower = Borrower(dispatcher, self._bus, member, spawn, read_at)
-        self.look = self.borrower.look
+        self.ask_soon = self.borrower.ask_soon
 
     async def open(self, stream: StreamInfo) -> None:
-        """Connect to NATS. Cancelling leaves nothing behind.
-
-        Raises:
-            ConnectionFailed: no NATS server answered.
-            TLSFailed: TLS is asked for, and no server offers it.
-        """
+        """Connect to NATS."""
         plan = self._plan
         topic = plan.group, stream.name, stream.creation_timestamp
         await self._bus.open(topic, plan.timeout)
@@ -64,42 +59,42 @@ class Leases:
         self._dispatcher.leases = self
         self._dispatcher.waiters.spare = self.lender
         self._spawn(self._bus.run, "leases")
-        self._spawn(self._beat, "offers")
+        self._spawn(self._run_intervals, "offers")
 
-    async def _beat(self) -> None:
-        """Make offers, and repeat what was lost. Cancelling ends it."""
-        beats, was_up = 0, False
+    async def _run_intervals(self) -> None:
+        """Every interval: send offers, resend answers, expire owners."""
+        intervals, was_up = 0, False
         while True:
-            if self._bus.is_up and (not was_up or beats % _OFFERS == 0):
+            if self._bus.is_up and (not was_up or intervals % _OFFERS == 0):
                 self.borrower.ask_all_for_offers()
             was_up = self._bus.is_up
             self.lender.offer_to_all()
             self.lender.forget_ended()
-            self.borrower.beat()
-            beats += 1
+            self.borrower.tick()
+            intervals += 1
             await asyncio.sleep(_INTERVAL)
 
     def _take(self, frame: Frame) -> None:
         match frame:
             case Lease():
-                self.borrower.leased(frame)
+                self.borrower.on_lease(frame)
             case Answer():
-                self.lender.answered(frame)
+                self.lender.on_answer(frame)
             case Ask():
-                self.lender.asked(frame)
+                self.lender.on_ask(frame)
             case Granted():
-                self.borrower.granted(frame)
+                self.borrower.on_granted(frame)
             case Offer():
-                self.borrower.offered(frame)
+                self.borrower.on_offer(frame)
             case _:
-                self.borrower.judged(frame)
+                self.borrower.on_verdict(frame)
 
     def _bounced(self, reply: str) -> None:
-        self.lender.bounced(reply)
-        self.borrower.bounced(reply)
+        self.lender.on_bounce(reply)
+        self.borrower.on_bounce(reply)
 
     def explain(self) -> Iterator[str]:
-        """Yield a sentence for each member that has messages of this one, and the other way."""
+        """Yield a sentence for each member with leases of this one, and for each borrowed lease."""
         for (stream, partition), share in sorted(self._dispatcher.partitions.shares.items()):
             for member, count in sorted(share.leased.items()):
                 yield f"{stream}/{partition}: {count} in flight are leased to {member}"
@@ -114,22 +109,20 @@ class Leases:
     # The end
 
     def stop(self) -> None:
-        """Ask for nothing more, and give back what was not handed out."""
+        """Ask for no more messages, and return undelivered ones to their owners."""
         self.borrower.stop()
 
     async def drain(self, timeout: float, *, waits: bool) -> None:
-        """Wait until the answers of this member are confirmed, and give back what is not answered.
-
-        Cancelling abandons the wait.
+        """Wait until answers are confirmed, and return unanswered messages to their owners.
 
         Args:
             timeout: seconds.
-            waits: True waits for answers too.
+            waits: True also waits for answers of handlers.
         """
         await self.borrower.drain(timeout, waits=waits)
 
     async def close(self, timeout: float) -> None:
-        """End all leases, and leave NATS. Cancelling takes effect after that."""
+        """End all leases, and disconnect from NATS."""
         self._dispatcher.waiters.spare = None
         self.borrower.close()
         await self._bus.close(timeout)

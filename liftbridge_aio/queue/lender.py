@@ -1,4 +1,4 @@
-"""The owner's side of leases: hands messages of its partitions to other members."""
+"""The owner's side of leases: leases messages of its partitions to other members."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher
 
 LEASE: Final = "o"
+"""The first letter of a lease's reply subject; its token follows."""
 OFFER: Final = "n"
-"""Begin the reply subjects of what the owner sends."""
+"""The reply subject of an offer to one member."""
 
 _MOST_AT_ONCE: Final = 256
-"""Leases for one request: more than that is asked for again."""
+"""The most leases for one request; the member asks again for more."""
 _REMEMBERED: Final = 10_000
-"""Leases that have ended, and are known if an answer comes again."""
+"""The most ended leases that are kept, to recognise resent answers."""
 
 
 @dataclass(slots=True, eq=False)
 class Loan:
-    """A delivery that another member has: it works on it, as a task of this one would.
+    """A delivery that is leased to another member, which holds it as a task would.
 
     Attributes:
         delivery: the delivery.
-        member: the id of the member in the group.
-        answered: what was answered.
+        member: the id of the other member in the group.
+        answered: the last accepted answer; None: no answer yet.
     """
 
     delivery: Delivery
@@ -54,7 +55,7 @@ class Loan:
     answered: AnswerKind | None = None
 
     def cancel(self) -> None:
-        """End it, because its time is up."""
+        """Release the delivery: the loan was answered, or its ack_wait is over."""
         if self.delivery.worker is self:
             self.delivery.worker = None
             leased = self.delivery.share.leased
@@ -64,14 +65,15 @@ class Loan:
 
 
 class Lender:
-    """Hands messages to members that ask for them, and takes their answers.
+    """Leases messages to members that ask for them, and applies their answers.
 
-    Members of this process come first: only what they leave is offered. Who has asked in vain is
-    told when there is something, one at a time, each in its turn.
+    Tasks of this process come first: members get the messages that these leave. A member whose
+    request was not fully granted gets an offer when there are messages; one member at a time, in
+    the order of the requests.
 
     Args:
-        dispatcher: has the messages.
-        bus: carries frames.
+        dispatcher: provides the messages.
+        bus: sends frames.
         ack_wait: seconds for an answer.
         spawn: runs a task in the background.
     """
@@ -79,23 +81,25 @@ class Lender:
     def __init__(
         self, dispatcher: Dispatcher, bus: LeaseBus, ack_wait: float, spawn: Spawn
     ) -> None:
-        self.leased = 0
-        """Messages that other members were given."""
         self._dispatcher = dispatcher
         self._bus = bus
         self._ack_wait = ack_wait
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
-        self._loans: dict[int, Loan] = {}
-        """By token."""
-        self._ended: OrderedDict[int, tuple[AnswerKind | None, str]] = OrderedDict()
-        """The answers to loans that have ended, by token, and why another is too late."""
-        self._turned_away: OrderedDict[str, None] = OrderedDict()
-        """Mailboxes of members that have asked in vain."""
-        self._nudging = False
         self._shares = dispatcher.partitions.shares
+        # State
+        self.leased = 0
+        """The number of leases so far; the last one is also the last token."""
+        self._loans: dict[int, Loan] = {}
+        """Current loans by token; `forget_ended` moves ended ones to `_ended`."""
+        self._ended: OrderedDict[int, tuple[AnswerKind | None, str]] = OrderedDict()
+        """Ended loans by token: the accepted answer, and the refusal of any other answer."""
+        self._waiting: OrderedDict[str, None] = OrderedDict()
+        """Mailboxes of members whose last request was not fully granted, oldest first."""
+        self._offer_is_due = False
+        """True while a call of `_offer_next` is scheduled."""
         self._known = 0
-        """The number of partitions when all were offered."""
+        """The number of partitions when all of them were offered last."""
         self._offered: tuple[tuple[str, int], ...] = ()
         """The partitions of the last offer."""
 
@@ -108,20 +112,20 @@ class Lender:
     # Offers
 
     def offer_to_all(self) -> None:
-        """Tell all members which partitions this one owns."""
+        """Send an offer of all partitions to all members."""
         dispatcher = self._dispatcher
         if not dispatcher.is_stopped:
             try:
-                # Claims partitions, and opens those again of which the reading has ended, though
-                # nobody here may take anything.
+                # Claims new partitions and reopens ended readers, even if no task of this process
+                # takes deliveries.
                 dispatcher.next_reader()
             except LiftbridgeError as error:
                 dispatcher.stop(error)
         self._offered = ()
-        self._offer_what_is_new()
+        self._offer_changes()
         self.ring()
 
-    def _offer_what_is_new(self) -> None:
+    def _offer_changes(self) -> None:
         places = self.places()
         if len(places) == len(self._shares):
             self._known = len(places)
@@ -130,21 +134,21 @@ class Lender:
             self._bus.send_to_all(Offer(self._bus.mailbox, places, has_more=False))
 
     def ring(self) -> None:
-        """Tell members that there may be something, once those of this process had their turn."""
-        if (self._turned_away or len(self._shares) != self._known) and not self._nudging:
-            self._nudging = True
-            self._loop.call_soon(self._nudge)
+        """Send an offer soon, after the tasks of this process had their turn."""
+        if (self._waiting or len(self._shares) != self._known) and not self._offer_is_due:
+            self._offer_is_due = True
+            self._loop.call_soon(self._offer_next)
 
-    def _nudge(self) -> None:
-        self._nudging = False
+    def _offer_next(self) -> None:
+        self._offer_is_due = False
         if len(self._shares) != self._known:
-            self._offer_what_is_new()
-        if self._turned_away and not self._dispatcher.is_stopped and self._dispatcher.has_more:
-            mailbox, _ = self._turned_away.popitem(last=False)
+            self._offer_changes()
+        if self._waiting and not self._dispatcher.is_stopped and self._dispatcher.has_more:
+            mailbox, _ = self._waiting.popitem(last=False)
             self._bus.send(mailbox, Offer(self._bus.mailbox, self.places(), has_more=True), OFFER)
 
-    def asked(self, ask: Ask) -> None:
-        """Send a member as many messages as it asks for, or all that there are."""
+    def on_ask(self, ask: Ask) -> None:
+        """Lease a member as many messages as it asks for, or all there are."""
         if ask.mailbox == self._bus.mailbox:
             return
         if ask.room <= 0:
@@ -152,12 +156,12 @@ class Lender:
             if places:
                 self._bus.send(ask.mailbox, Offer(self._bus.mailbox, places, has_more=False))
             return
-        self._turned_away.pop(ask.mailbox, None)
+        self._waiting.pop(ask.mailbox, None)
         has_more = True
         for _ in range(min(ask.room, _MOST_AT_ONCE)):
             delivery = self._next()
             if delivery is None:
-                self._turned_away[ask.mailbox] = None
+                self._waiting[ask.mailbox] = None
                 has_more = False
                 break
             self._lend(delivery, ask)
@@ -171,10 +175,10 @@ class Lender:
         try:
             delivery = dispatcher.next_ready()
         except LiftbridgeError as error:
-            dispatcher.stop(error)  # raised to the user, who waits for a delivery
+            dispatcher.stop(error)  # raised to the user's next call
             return None
         if delivery is not None and delivery.answers.is_remote:
-            dispatcher.prepared.appendleft(delivery)  # it is leased to this member
+            dispatcher.prepared.appendleft(delivery)  # a lease of another owner
             dispatcher.waiters.wake()
             return None
         return delivery
@@ -203,20 +207,20 @@ class Lender:
         )
         data = encode(lease)
         if not self._bus.fits(data):
-            data = encode(lease.without_message())
+            data = encode(lease.without_message())  # the member reads it from the log
         delivery.worker = self._loans[token] = Loan(delivery, ask.member)
         delivery.share.leased[ask.member] += 1
         self._bus.send(ask.mailbox, data, f"{LEASE}{token}")
 
-    def bounced(self, reply: str) -> None:
-        """Go on after a member was gone to which something was sent."""
+    def on_bounce(self, reply: str) -> None:
+        """Handle a frame without receiver: the member is gone."""
         if reply.startswith(LEASE) and reply[1:].isdigit():
-            self._take_back(self._loans.get(int(reply[1:])))
+            self._retract(self._loans.get(int(reply[1:])))
         elif reply == OFFER:
             self.ring()
 
     def forget_ended(self) -> None:
-        """Forget the messages of loans that have ended, but not the answers."""
+        """Move ended loans to `_ended`, without their messages."""
         for token, loan in tuple(self._loans.items()):
             if loan.delivery.state is not AttemptState.IN_FLIGHT:
                 del self._loans[token]
@@ -226,11 +230,11 @@ class Lender:
 
     # Answers
 
-    def answered(self, answer: Answer) -> None:
-        """Take an answer, and say what became of it."""
+    def on_answer(self, answer: Answer) -> None:
+        """Apply an answer, and send the verdict."""
         loan = self._loans.get(answer.token)
         if answer.kind is AnswerKind.GIVE_BACK:
-            self._take_back(loan)
+            self._retract(loan)
             return
         outcome, text = self._take(loan, answer)
         if loan is not None and outcome is Outcome.TAKEN and answer.stored:
@@ -241,11 +245,11 @@ class Lender:
     def _take(self, loan: Loan | None, answer: Answer) -> tuple[Outcome, str]:
         kind = answer.kind
         if loan is None:
-            unknown = None, "the owner of the partition does not know of the lease"
+            unknown = None, "the owner of the partition does not know the lease"
             answered, text = self._ended.get(answer.token, unknown)
             return (Outcome.TAKEN, "") if answered is kind else (Outcome.LATE, text)
         if loan.answered is kind:
-            return Outcome.TAKEN, ""  # it was sent again
+            return Outcome.TAKEN, ""  # a repeat
         delivery, dispatcher = loan.delivery, self._dispatcher
         if kind is not AnswerKind.EXTEND:
             loan.cancel()
@@ -275,10 +279,10 @@ class Lender:
             outcome, text = Outcome.NOT_STORED, error.message
         self._bus.send(answer.mailbox, Verdict(answer.number, answer.kind, outcome, text))
 
-    def _take_back(self, loan: Loan | None) -> None:
+    def _retract(self, loan: Loan | None) -> None:
         if loan is None or loan.delivery.state is not AttemptState.IN_FLIGHT:
             return
         delivery = loan.delivery
         loan.cancel()
         if delivery.share.window is not None:
-            self._dispatcher.partitions.take_back(delivery, delivery.share.window, 0.0)
+            self._dispatcher.partitions.retract(delivery, delivery.share.window, 0.0)

@@ -1,4 +1,4 @@
-"""`QueueOptions`: how a queue delivers messages, apart from which queue it is."""
+"""`QueueOptions`: how a queue delivers messages."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class QueueOptions:
     """Where to begin partitions without stored acks. The default is the oldest message of the log,
     so no job is lost that was published before the first worker came."""
     on_reset: OnReset = "error"
-    """The reaction to stored acks of a former log, since the stream was deleted and created again:
-    "error" raises `StreamReset`; "start" logs a warning and begins at `start`."""
+    """The reaction if the stream was recreated since the acks were stored: "error" raises
+    `StreamReset`; "start" logs a warning and begins at `start`."""
     isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED
     """As for `Client.subscribe`. With READ_COMMITTED, the messages of a transaction are delivered
     at the position of the ack that commits it."""

@@ -1,4 +1,4 @@
-"""The partitions that a member of a queue holds: claims, releases, capacities and times."""
+"""The partitions of a member: claims and releases, capacities, and the timer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final, TypeAlias
 
@@ -38,29 +39,32 @@ logger = logging.getLogger("liftbridge_aio.queue")
 
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
-"""Seconds between two attempts to finish a commit in doubt."""
+"""Seconds between two attempts to finish a commit in doubt; doubled after each."""
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
 """Runs a named task in the background."""
 MakeDelivery: TypeAlias = Callable[[Message, Answers, PartitionShare], Delivery]
 ReadFrom: TypeAlias = Callable[[StreamPartition, int], None]
-"""Reads a partition from another offset, if it is still this member's."""
+"""Moves the reader of a partition to another offset, if this member still owns the partition."""
 
 
 class Partitions:
-    """Holds the windows of the partitions of a member, their capacities and the timer.
+    """The partitions of a member, each with its ack window.
+
+    `claim` pauses a new partition until its stored acks are loaded. Then its window decides when
+    each message is delivered. `release` waits for answers and stores the last acks.
 
     Args:
         plan: the arguments of the queue.
-        readers: the readers of the member.
+        readers: the readers of the member, one per partition.
         store: stores acks.
-        sender: sends what transactions publish, and their acks.
-        giving_up: does what is to be done with messages that are given up.
+        sender: sends the messages and acks of transactions.
+        giving_up: dead-letters messages, or moves them to retry streams.
         reporter: reports failures to the hook.
         spawn: runs a task in the background.
-        read_from: reads a partition from another offset.
-        answers: takes the answers of deliveries.
-        ready: called when there may be something to hand out again.
+        read_from: moves the reader of a partition to another offset.
+        answers: applies the answers of deliveries.
+        ready: called when there may be a redelivery.
         stop: called with the error that stops the queue.
     """
 
@@ -79,11 +83,6 @@ class Partitions:
         ready: Callable[[], None],
         stop: Callable[[BaseException], None],
     ) -> None:
-        self.shares: dict[StreamPartition, PartitionShare] = {}
-        self.acks = AcksWriter(plan.group, store, sender, reporter, self.shares, self._lost)
-        self.suspects: Suspects[Delivery] = Suspects(lambda: self.windows().values())
-        self.make_delivery: MakeDelivery = Delivery
-        self.expired = self.given_up = 0
         self._plan = plan
         self._window_settings = plan.window_settings()
         self._tiers = {tier_stream(plan.stream, plan.group, each): each for each in plan.tiers}
@@ -96,13 +95,26 @@ class Partitions:
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
+        self._backs_off = plan.options.backoff is not None
+        self.make_delivery: MakeDelivery = Delivery
+        """Makes deliveries; replaced for decoded values, before the queue is entered."""
+        # State
+        self.shares: dict[StreamPartition, PartitionShare] = {}
+        """The partitions from `claim` until they are released or lost."""
+        self.acks = AcksWriter(plan.group, store, sender, reporter, self.shares, self._lost)
+        self.suspects: Suspects[Delivery] = Suspects(lambda: self.windows().values())
         self.flow: ReadyFlow[StreamPartition] = ReadyFlow(
             _flow_settings(plan), self._choose, self._time(), self._in_flight
         )
+        """Divides `max_in_flight` among the partitions, and slows down after failures."""
         self.max_in_flight = plan.options.max_in_flight
-        self._backs_off = plan.options.backoff is not None
+        """The current limit; changed by `limit`."""
+        self.expired = self.given_up = 0
+        """Counts since the queue was entered, see `QueueStatistics`."""
         self._timer: asyncio.TimerHandle | None = None
+        """Calls `_tick` at `timer_at`; None if that is infinite."""
         self.timer_at = inf
+        """When the timer fires: the earliest deadline, due time or change of capacity."""
 
     def windows(self) -> dict[StreamPartition, AckWindow[Delivery]]:
         """Return the windows of the claimed partitions."""
@@ -111,19 +123,20 @@ class Partitions:
         }
 
     def is_tier(self, stream: str) -> bool:
-        """Return True if a stream is one in which messages wait."""
+        """Return True if a stream is a retry stream of the queue."""
         return stream in self._tiers
 
     # Claims and releases
 
     def claim(self, place: StreamPartition, first: int) -> None:
-        """Hold a partition until it is known what is settled of it.
+        """Pause a new partition until its stored acks are loaded.
 
         Args:
             place: the partition.
-            first: the position of its first message that was read.
+            first: the position of the first message that was read.
         """
         share = self.shares[place] = PartitionShare(place, PartitionProducers())
+        # With a gap in the log, the reader has begun before the first message that it found.
         asked_for = self._readers.position(place)
         begin = first if asked_for is None else asked_for
         self.pause(share)
@@ -134,9 +147,9 @@ class Partitions:
         place, plan = share.place, self._plan
         snapshot, in_order, _ = await self.acks.claim(share, first)
         if self.shares.get(place) is not share:
-            return  # released meanwhile
+            return  # released since
         if begin > snapshot.base:
-            # The reader began behind messages that are not settled.
+            # The reader began after unsettled messages.
             self._lost(share, snapshot.base)
             return
         make_window = AckWindow if plan.make_visibility is None else CommittedWindow
@@ -150,16 +163,17 @@ class Partitions:
             snapshot,
             0 if in_order else plan.options.max_in_flight,
         )
+        # No limit of its own: only `max_in_flight` of the queue counts.
         self._set_levels(self.flow.connected(place, INT64_MAX, self._time()))
         self._resume(share)
 
     def _lost(self, share: PartitionShare, base: int) -> None:
-        """Forget a partition, and read it again from what is not settled."""
+        """Forget a partition, and reread it from its first unsettled message."""
         self._forget(share)
         self._read_from(share.place, base)
 
     async def finish(self, transaction: DeliveryTransaction) -> None:
-        """Repeat a commit in doubt until it is certain, or its partition is another member's."""
+        """Retry a commit in doubt until it is certain, or another member owns the partition."""
         share = transaction.delivery.share
         delay = _FIRST_DELAY
         while transaction in share.producers.in_doubt and self.shares.get(share.place) is share:
@@ -173,18 +187,15 @@ class Partitions:
     async def release(
         self, places: Iterable[StreamPartition], drain_timeout: float, *, waits: bool = True
     ) -> int:
-        """Hand out nothing more of partitions, and store what is settled of them.
-
-        Cancelling releases them without that.
+        """Stop delivering from partitions, wait for answers, and store the last acks.
 
         Args:
             places: the partitions.
-            drain_timeout: seconds to wait for answers, for messages that are being given up, and
-                for commits of transactions.
+            drain_timeout: seconds to wait for answers, dead letters and commits of transactions.
             waits: False does not wait for answers.
 
         Returns:
-            The number of transactions that are left in doubt, for the next owner.
+            The number of transactions in doubt, which the next owner finishes.
         """
         shares = [share for place in places if (share := self.shares.get(place)) is not None]
         for share in shares:
@@ -199,6 +210,7 @@ class Partitions:
                     for share in shares:
                         if share.drained is not None:
                             await share.drained.wait()
+            # Also after the timeout: the next owner redelivers the unanswered messages only.
             for share in shares:
                 with suppress(LiftbridgeError):  # reported
                     await self.acks.save(share, last=True)
@@ -207,7 +219,7 @@ class Partitions:
                 self._forget(share)
         left = sum(len(share.producers.committing) for share in shares)
         if left:
-            logger.warning("%d transactions are left in doubt, for the next owner", left)
+            logger.warning("%d transactions are in doubt; the next owner finishes them", left)
         return left
 
     def _forget(self, share: PartitionShare) -> None:
@@ -218,7 +230,7 @@ class Partitions:
                 self._resume(share)
         if share.window is not None:
             share.window.drop()
-            self.suspects.pass_over(share.window)
+            self.suspects.cancel_turn(share.window)
         self._end_turn()
 
     def close(self) -> None:
@@ -228,7 +240,7 @@ class Partitions:
         self.arm(inf)
 
     def pause(self, share: PartitionShare) -> None:
-        """Read no more of a partition for now; `go_on` reads on."""
+        """Pause the reader of a partition until `advance` resumes it."""
         if self.shares.get(share.place) is share:
             share.is_paused = True
             self._readers.pause([share.place])
@@ -238,50 +250,50 @@ class Partitions:
         self._readers.resume([share.place])
 
     def pause_until(self, share: PartitionShare, seconds: float) -> None:
-        """Read no more of a partition for some time."""
+        """Pause the reader of a partition for some seconds."""
         self.pause(share)
         share.resumes_at = self._time() + seconds
         self._arm_before(share.resumes_at)
 
-    # Handing out
+    # Suspects
 
-    def hold_back(self, suspect: Delivery) -> None:
-        """Begin the turn of a suspect; its time for an answer begins with `give_out`."""
+    def hold_suspect(self, suspect: Delivery) -> None:
+        """Begin the turn of a suspect; its `ack_wait` begins with `release_suspect`."""
         suspect.deadline = inf
-        self.suspects.handed_out(suspect)
+        self.suspects.begin_turn(suspect)
 
-    def give_out(self, suspect: Delivery, window: AckWindow[Delivery]) -> None:
-        """Begin the time for an answer of a suspect."""
+    def release_suspect(self, suspect: Delivery, window: AckWindow[Delivery]) -> None:
+        """Begin the `ack_wait` of a suspect, whose attempt is stored now."""
         window.extend(suspect, self._time())
         self._arm_before(suspect.deadline)
 
-    def take_back(self, delivery: Delivery, window: AckWindow[Delivery], delay: float) -> None:
-        """Hand out a message later that nobody works on; the attempt does not count."""
-        window.take_back(delivery, self._time(), delay)
+    def retract(self, delivery: Delivery, window: AckWindow[Delivery], delay: float) -> None:
+        """Undo a delivery that no worker holds: redeliver it after a delay, as the same attempt."""
+        window.retract(delivery, self._time(), delay)
         self._arm_before(window.next_at())
-        self.go_on(delivery.share, window)
+        self.advance(delivery.share, window)
 
-    # Going on
+    # Progress
 
     def answered(
         self, share: PartitionShare, window: AckWindow[Delivery], outcome: Outcome
     ) -> None:
-        """Go on after a message of a partition was answered."""
+        """Continue after a delivery of a partition was answered."""
         if self._backs_off:
             self._adapt(share, outcome)
         if outcome is not Outcome.FINISHED:
             self._arm_before(window.next_at())
-        self.go_on(share, window)
+        self.advance(share, window)
 
     def _adapt(self, share: PartitionShare, outcome: Outcome) -> None:
         levels = self.flow.answered(share.place, outcome, self._time())
         if levels or self.flow.is_backing_off:
             self._set_levels(levels)
 
-    def go_on(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
-        """Do what is possible now: give up, hand out again, read on."""
+    def advance(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
+        """Make progress: dead-letter, redeliver, or resume reading."""
         if window.failure is not None:
-            self._stop(window.failure)
+            self._stop(window.failure)  # `retry` failed
         if window.given_up:
             self._give_up(share, window)
         self._end_turn()
@@ -293,14 +305,14 @@ class Partitions:
         elif share.is_paused and window.wants_more and self._time() >= share.resumes_at:
             self._resume(share)
         if self.flow.is_short:
-            self._ready()  # `pass_on` may find room
+            self._ready()  # `shift_capacity` may find room
 
     def _end_turn(self) -> None:
-        """Let all partitions go on that have waited for a suspect."""
+        """Let partitions continue that have waited for a suspect."""
         if self.suspects.end_turn():
             for share in tuple(self.shares.values()):
                 if share.window is not None:
-                    self.go_on(share, share.window)
+                    self.advance(share, share.window)
 
     def _give_up(self, share: PartitionShare, window: AckWindow[Delivery]) -> None:
         while window.given_up:
@@ -311,9 +323,9 @@ class Partitions:
                 self._stop(error)
                 return
             share.giving_up += 1
-            self._spawn(lambda delivery=delivery: self._given(share, window, delivery), "give-up")  # type: ignore[misc]
+            self._spawn(partial(self._settle_failed, share, window, delivery), "give-up")
 
-    async def _given(
+    async def _settle_failed(
         self, share: PartitionShare, window: AckWindow[Delivery], delivery: Delivery
     ) -> None:
         try:
@@ -327,8 +339,8 @@ class Partitions:
             window.give_up(delivery)
             if delivery.deadline == inf:
                 self.given_up += 1
-            self.acks.hurry()
-        self.go_on(share, window)
+            self.acks.save_soon()
+        self.advance(share, window)
 
     # Capacities
 
@@ -343,15 +355,15 @@ class Partitions:
             if share is not None and share.window is not None and share.drained is None:
                 share.window.capacity = level
                 if not level:
-                    self.suspects.pass_over(share.window)
-                self.go_on(share, share.window)
+                    self.suspects.cancel_turn(share.window)
+                self.advance(share, share.window)
         self._arm_before(self._flow_at())
 
-    def pass_on(self) -> bool:
-        """Let partitions that have messages deliver in place of those that have none.
+    def shift_capacity(self) -> bool:
+        """Move capacity from idle partitions to those with messages, if it is short.
 
         Returns:
-            True if one that had to wait may deliver now.
+            True if a waiting partition may deliver now.
         """
         if not self.flow.is_short:
             return False
@@ -374,7 +386,7 @@ class Partitions:
         return 0 if share is None or share.window is None else share.window.in_flight
 
     def _waits(self, share: PartitionShare) -> bool:
-        """Return True if a partition has messages that it could deliver."""
+        """Return True if a partition has messages to deliver."""
         window = share.window
         if window is None or share.drained is not None:
             return False
@@ -383,7 +395,7 @@ class Partitions:
         return share.is_paused and share.resumes_at <= self._time() and window.may_take
 
     def _choose(self, places: Sequence[StreamPartition]) -> StreamPartition:
-        """Choose a partition to give a level to: one with messages where there is one."""
+        """Choose a partition for the next capacity, if possible one with messages."""
         waiting = [
             place
             for place in places
@@ -392,7 +404,8 @@ class Partitions:
         return random.choice(waiting or places)  # noqa: S311 - no secret
 
     def _flow_at(self) -> float:
-        """Return when the flow has something to do; never while every partition has its share."""
+        """Return when capacities change next: never while each partition has its share."""
+        # Otherwise the timer would fire for nothing.
         needed = self.flow.backoff_level or self.flow.is_short
         return self.flow.next_at() if needed else inf
 
@@ -418,7 +431,7 @@ class Partitions:
             if share.window is not None:
                 if expired := share.window.tick(now):
                     self._expire(share, expired)
-                self.go_on(share, share.window)
+                self.advance(share, share.window)
                 self._arm_before(share.window.next_at())
                 if share.resumes_at > now:
                     self._arm_before(share.resumes_at)
@@ -429,9 +442,10 @@ class Partitions:
     def _expire(self, share: PartitionShare, expired: list[Delivery]) -> None:
         self.expired += len(expired)
         more = f" and {len(expired) - 1} more" if len(expired) > 1 else ""
-        # As text: whatever keeps the records of a log would keep the client.
+        # As text: a handler that keeps log records would keep the client alive.
         logger.warning("not answered in time: %s%s", repr(expired[0]), more)
         for delivery in expired:
+            # A task is cancelled (`on_timeout`), and a loan to another member ends.
             if delivery.worker is not None:
                 delivery.worker.cancel()
             if self._backs_off:

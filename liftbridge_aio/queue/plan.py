@@ -1,4 +1,4 @@
-"""The validated arguments of `Client.queue`, and what a queue needs of the client."""
+"""The validated arguments of `Client.queue`, and the parts of the client that a queue uses."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .options import QueueOptions
 from .policies import checked_retry
 
 ReadAt: TypeAlias = Callable[[str, int, int], Awaitable[Message | None]]
-"""Reads the message at an offset of a partition; None if the log does not have it any more."""
+"""Reads the message at an offset of a partition; None if retention has removed it."""
 
 
 class QueueClient(PublishingClient, Protocol):
-    """The parts of a connected client that a queue needs."""
+    """The parts of a connected client that a queue uses."""
 
     @property
     def streams(self) -> StreamAdministration:
@@ -89,7 +89,7 @@ class QueuePlan:
         """Refuse options that do not fit the stream or the kind of the queue.
 
         Raises:
-            InvalidRequest: they do not.
+            InvalidRequest: they do not fit.
             UsageError: `nats` is set, and nats-py is not installed.
         """
         options, is_shared = self.options, self.stores_acks and self.consumer_id is None

@@ -1,4 +1,4 @@
-"""Policies of a queue for handlers that fail: delays between attempts, dead letters, backoff."""
+"""Policies for failed attempts: delays, retry streams, dead letters, backoff."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Exponential:
         factor: by which each delay is longer than the one before.
         max: the longest delay, in seconds.
         jitter: "full": a random part of the delay, so that messages that failed together are not
-            tried again together; None: the whole delay.
+            retried together; None: the whole delay.
     """
 
     initial: float = 1.0
@@ -62,7 +62,7 @@ class Exponential:
         """Return the seconds to wait after an attempt, counted from 1."""
         try:
             delay = min(self.max, self.initial * self.factor ** (attempt - 1))
-        except OverflowError:  # a power beyond what a float holds is beyond the longest delay too
+        except OverflowError:  # beyond the range of a float, so beyond `max` too
             delay = self.max
         return delay * random.random() if self.jitter else delay  # noqa: S311 - no secret
 
@@ -71,13 +71,13 @@ RetryDelay: TypeAlias = Callable[[int, BaseException | None], Duration]
 """Returns the seconds before the next attempt, by the number of the failed one and its error."""
 
 OnGivingUp: TypeAlias = Callable[[Delivery], Awaitable[object] | object]
-"""Called with a message that is given up: a coroutine function, or a plain function."""
+"""Called with a delivery that is given up: a coroutine function, or a plain function."""
 
 
 def checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], float]:
-    """Check a function of delays, and return one that checks each delay, too.
+    """Check a function of delays, and return one that also checks each delay.
 
-    The result raises `RetryFailed` where the function raises, or returns no delay.
+    The result raises `RetryFailed` if the function raises, or returns something else.
 
     Raises:
         WrongType: it cannot be called with an attempt and an error, or is a coroutine function.
@@ -92,10 +92,10 @@ def checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], fl
             signature.bind(1, None)
     except TypeError as error:
         raise WrongType(
-            f"retry is called with the number of the attempt and its error: {error}"
+            f"retry must accept the number of the attempt and its error: {error}"
         ) from error
     if inspect.iscoroutinefunction(retry):
-        raise WrongType("retry must return seconds at once: it is a coroutine function")
+        raise WrongType("retry must return seconds, but it is a coroutine function")
 
     def delay(attempt: int, error: BaseException | None) -> float:
         try:
@@ -112,10 +112,10 @@ def checked_retry(retry: RetryDelay) -> Callable[[int, BaseException | None], fl
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """Stops handing out messages while handlers fail, and tries again with a single one.
+    """Pauses the queue while handlers fail, and probes with one message after each pause.
 
-    Each failure makes the pause longer, up to `max`; after a pause one message is handed out. After
-    as many successes as there were failures, messages are handed out at full rate again.
+    Each failure makes the pause longer, up to `max`. After as many successes as there were
+    failures, the queue delivers at full rate.
 
     Attributes:
         initial: seconds; the pause is `initial * 2 ** failures`.
@@ -140,14 +140,14 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class RetryStreams:
-    """Has messages wait in streams if they are not due soon, one for each length of the wait.
+    """Streams in which messages wait for a later attempt, one for each length of the wait.
 
-    A message that is nacked with a delay of the shortest tier or more is copied to the stream of
-    the shortest tier that is long enough, and is settled in its own. So it keeps back no commit,
-    and survives a restart.
+    A message that is nacked with the shortest tier or a longer delay is copied to the stream of the
+    shortest tier that covers the delay, and settled in its own stream. So the window does not grow,
+    and delays survive restarts.
 
     Attributes:
-        tiers: seconds, in ascending order. A longer delay is that of the last one.
+        tiers: seconds, in ascending order. A delay beyond the last tier is shortened to it.
     """
 
     tiers: tuple[float, ...] = (60.0, 600.0, 3600.0)
@@ -171,15 +171,15 @@ class RetryStreams:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """The stream for messages that are given up; it must exist.
+    """The stream of dead letters; it must exist.
 
-    A dead letter has the key, the value and the headers of the message, and headers that begin with
-    `queue-` which say where it comes from and why it was given up.
+    A dead letter has the key, the value and the headers of the message. Headers that begin with
+    `queue-` have its origin and the reason.
 
     Attributes:
         stream: the stream.
-        limit: the queue stops with `TooManyDeadLetters` when more messages than this are given up
-            without one that is acked between them; None: no limit.
+        limit: the queue stops with `TooManyDeadLetters` instead of giving up more messages than
+            this in sequence, without an ack between them; None: no limit.
     """
 
     stream: str

@@ -58,17 +58,17 @@ T = TypeVar("T")
 OnTimeout: TypeAlias = Literal["cancel", "continue"]
 
 _HAND_OVER: Final = 0.1
-"""Seconds for answers before the acks of a partition are stored that another member reads already.
+"""Seconds to wait for answers in a partition that another member has already begun to read.
 
-It waits 0.25 s before it looks for them.
+The new owner loads the stored acks after 0.25 s.
 """
 
 
 class Queue(Generic[DeliveryT]):
-    """A member of a queue, and an iterator of the deliveries of its partitions.
+    """A member of a queue: an async iterator of deliveries.
 
-    Use it inside `async with`; leaving the block stores the acks and leaves the group. Any number
-    of tasks may iterate over it. Create one with `Client.queue`.
+    Create it with `Client.queue` and use it inside `async with`, which joins the group; leaving the
+    block stores the acks and leaves the group. Any number of tasks may iterate over it.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Queue(Generic[DeliveryT]):
             self._tiers = RetryTiers(plan.stream, plan.group, plan.tiers, client, plan.timeout)
         self._store = self._acks_store(client, read_last)
         self._member = ConsumerGroup(self._group_plan(), client.network, self._store, client.budget)
-        self._work = self._member._work  # noqa: SLF001 - the queue takes the place of its reader
+        self._work = self._member._work  # noqa: SLF001 - the queue reads instead of the group
         self._dispatcher = Dispatcher(
             plan,
             self._work.readers,
@@ -103,13 +103,19 @@ class Queue(Generic[DeliveryT]):
             from .leases import Leases  # noqa: PLC0415 - needs nats-py
 
             self._leases = Leases(plan, self._dispatcher, self.consumer_id, self._spawn, read_at)
+        # State
         self._runner: DeliveryRunner | None = None
+        """The current `run`."""
         self._children: set[Child] = set()
+        """Running background tasks; cancelled when the queue is closed."""
         self._closer: Child | None = None
+        """The task that closes the queue, from the first `aclose` on."""
         self._close_error: LiftbridgeError | None = None
+        """The error of closing; each `aclose` raises it."""
         self._entered = False
+        """True between `__aenter__` and `aclose`."""
         self._left_in_doubt = 0
-        """Transactions that could not be finished while the queue was being closed."""
+        """Transactions that could not be finished before the queue was closed."""
 
     def _acks_store(self, client: QueueClient, read_last: ReadLast) -> AcksStore:
         plan = self._plan
@@ -143,7 +149,7 @@ class Queue(Generic[DeliveryT]):
         )
 
     def __repr__(self) -> str:
-        """Show the stream, the group, the state and the number of partitions."""
+        """Show stream, group, state and the number of partitions."""
         return (
             f"<Queue {self.stream!r} {self.group!r} {self.state.value}"
             f" partitions={len(self.assignment)}>"
@@ -156,22 +162,22 @@ class Queue(Generic[DeliveryT]):
 
     @property
     def assignment(self) -> Assignment:
-        """The partitions that this member reads."""
+        """The partitions that this member owns."""
         return self._member.assignment
 
     @property
     def blocked(self) -> Mapping[StreamPartition, LiftbridgeError]:
-        """The partitions of this member that currently cannot be read, with the error.
+        """The partitions of this member that currently cannot be read, with their errors.
 
-        A `PartitionPaused` stays until the partition is resumed or published to; with `resume=True`
-        this member resumes it. Other errors are retried, and are listed once they have lasted for
+        A partition with `PartitionPaused` stays blocked until it is resumed or published to; with
+        the option `resume` this member resumes it. Other errors are retried, and listed here after
         two seconds.
         """
         return self._member.blocked
 
     @property
     def consumer_id(self) -> str:
-        """The id of this member."""
+        """The id of this member in the group."""
         return self._member.consumer_id
 
     def statistics(self) -> QueueStatistics:
@@ -179,10 +185,10 @@ class Queue(Generic[DeliveryT]):
         return self._dispatcher.statistics()
 
     def explain(self) -> list[str]:
-        """Return what is not settled and what it waits for, in sentences; for a log or a console.
+        """Return sentences about unsettled messages and what they wait for, for a log or console.
 
-        Empty if everything that was read is settled, all partitions can be read, and no failure
-        slows the queue down.
+        The list is empty if all messages that were read are settled, all partitions can be read,
+        and no failure slows the queue down.
         """
         now = get_running_loop().time()
         partitions = self._dispatcher.partitions
@@ -197,26 +203,27 @@ class Queue(Generic[DeliveryT]):
     # Lifecycle
 
     async def __aenter__(self) -> Self:
-        """Join the group and begin to read. Cancelling leaves the group again.
+        """Join the group and begin to read. Cancelling leaves the group.
 
         Raises:
-            StreamNotFound: the stream, or that of dead letters, does not exist.
-            StreamReset: it was created again with more partitions; `unsubscribe` begins anew.
+            StreamNotFound: the stream, or the stream of dead letters, does not exist.
+            StreamReset: the stream was recreated with more partitions; `unsubscribe` deletes the
+                acks of the old one.
             AlreadyMember: another holder of the durable subscription is alive.
-            RequestTimeout: the group was not joined in time.
+            RequestTimeout: joining took too long.
             ConnectionFailed: no server of `nats` answered.
-            LiftbridgeError: it could not join.
+            LiftbridgeError: joining failed.
         """
         options = self._plan.options
         if self._entered or self._closer is not None:
             raise UsageError("a queue is entered only once; create a new one")
         if options.dead_letter is not None:
             await self._check_dead_letters(options.dead_letter.stream)
-        # A stream that was created again may have other partitions than are known.
+        # Not from the cache: a recreated stream may have other partitions.
         timeout = self._plan.timeout
         found = await self._network.metadata.stream(self.stream, timeout, renew=True)
         if self._plan.is_ephemeral:
-            await self._forget_if_over()  # a last member may have been killed
+            await self._forget_if_over()  # the last member may have been killed
         if self._tiers is not None:
             await self._tiers.create()
         await self._store.prepare()
@@ -240,11 +247,7 @@ class Queue(Generic[DeliveryT]):
         return self
 
     async def _check_dead_letters(self, stream: str) -> None:
-        """Refuse a stream that does not exist: no dead letter could be stored.
-
-        Raises:
-            StreamNotFound: it does not.
-        """
+        """Raise `StreamNotFound` if the stream of dead letters does not exist."""
         try:
             await self._network.metadata.stream(stream, self._plan.timeout)
         except StreamNotFound as error:
@@ -260,8 +263,7 @@ class Queue(Generic[DeliveryT]):
         """Store the acks, leave the group and close; see `aclose`.
 
         Raises:
-            LiftbridgeError: the group was not left in order; not raised if the block raised an
-                exception.
+            LiftbridgeError: closing failed; not raised if the block has raised.
         """
         try:
             await self.aclose()
@@ -270,18 +272,17 @@ class Queue(Generic[DeliveryT]):
                 raise
 
     async def aclose(self) -> None:
-        """Hand out nothing more, wait for handlers of `run`, store the acks, leave the group.
+        """Stop delivering, wait for handlers of `run`, store the acks, and leave the group.
 
-        Transactions of deliveries whose commit is in doubt are finished before.
-        Deliveries that are not answered by then are delivered again, by this or another member.
-        May be called again, from any task. Takes at most the client's close_timeout; cancelling
-        takes effect after that. In a handler of `run` it returns at once, and the queue is closed
-        when the handler has returned.
+        Commits in doubt are finished first. Unanswered messages are redelivered by the next owner
+        of their partition. Takes at most the client's close_timeout; cancelling takes effect after
+        that. It may be called several times, from any task. In a handler of `run` it returns at
+        once, and the queue closes after the handler.
 
         Raises:
             CommitInDoubt: a transaction could not be finished in time; the next owner of its
                 partition finishes it.
-            LiftbridgeError: the group was not left in order.
+            LiftbridgeError: leaving the group failed.
         """
         self._entered = False
         self._open.discard(self)
@@ -296,7 +297,7 @@ class Queue(Generic[DeliveryT]):
         if self._runner is not None and self._runner.is_handlers_task:
             return
         if self._closer is None:
-            await self._close()  # the client was closed: no task is left to wait for
+            await self._close()  # the client is closed, and with it all background tasks
         else:
             await self._closer.wait()
         if self._close_error is not None:
@@ -315,14 +316,14 @@ class Queue(Generic[DeliveryT]):
                 await draining.wait()
             if self._left_in_doubt:
                 text = (
-                    f"{self._left_in_doubt} transactions of deliveries are in doubt: the next owner"
+                    f"{self._left_in_doubt} transactions of deliveries are in doubt; the next owner"
                     " of their partition finishes them"
                 )
                 error = CommitInDoubt(text, stream=self.stream)
                 error.hint = "nothing was deleted; enter the queue again to finish them"
                 raise error
             if self._plan.is_ephemeral:
-                with suppress(ClientClosed):  # the next first member forgets it
+                with suppress(ClientClosed):  # the next first member deletes them
                     await self._forget_if_over()
         except LiftbridgeError as error:
             self._close_error = error
@@ -334,19 +335,20 @@ class Queue(Generic[DeliveryT]):
                 child.cancel()
 
     async def unsubscribe(self) -> None:
-        """Close, and forget the acks of the group if this was its last member.
+        """Close, and delete the stored acks if this was the last member of the group.
 
-        The next member of the group then begins at its `start`. Cancelling may leave them stored.
+        The next member of the group then begins at its `start`. Cancelling may leave the acks
+        stored.
 
         Raises:
-            CommitInDoubt: a transaction could not be finished, so nothing is forgotten.
-            LiftbridgeError: the group was not left in order, or the acks could not be deleted.
+            CommitInDoubt: a transaction could not be finished, so nothing was deleted.
+            LiftbridgeError: leaving the group, or deleting the acks, failed.
         """
         await self.aclose()
         await self._forget_if_over()
 
     async def _forget_if_over(self) -> None:
-        """Forget what is stored of the group if it has no members."""
+        """Delete the stored acks and retry streams of the group if it has no members."""
         timeout = self._plan.timeout
         found = await self._network.metadata.fetch([self.stream], [self.group], timeout)
         if self.group not in found.groups:
@@ -361,11 +363,11 @@ class Queue(Generic[DeliveryT]):
     # Deliveries
 
     def __aiter__(self) -> Self:
-        """Return itself."""
+        """Return the queue."""
         return self
 
     async def __anext__(self) -> DeliveryT:
-        """Return the next delivery of any partition; wait for one if there is none.
+        """Return the next delivery of any partition, or wait for one.
 
         Cancelling loses no message.
 
@@ -373,7 +375,7 @@ class Queue(Generic[DeliveryT]):
             StopAsyncIteration: the queue or its client was closed.
             TooManyDeadLetters: the limit of dead letters was reached.
             UsageError: the queue was not entered.
-            LiftbridgeError: a partition cannot be read, or the membership has failed.
+            LiftbridgeError: a partition cannot be read, or the membership failed.
         """
         delivery = self._dispatcher.next_ready()
         if delivery is not None:
@@ -392,29 +394,28 @@ class Queue(Generic[DeliveryT]):
         max: int = 100,  # noqa: A002 - says it best where it is called
         wait: Duration = 0.0,
     ) -> DeliveryBatches[DeliveryT]:
-        """Iterate over lists of deliveries, never empty, each of which may be answered as one.
+        """Iterate over lists of deliveries, which can be answered together.
 
             async for batch in queue.batches(max=100, wait=0.5):
                 async with batch:
                     await store([delivery.value for delivery in batch])
 
-        A list is returned as soon as it has `max` deliveries, or `wait` seconds after its first
-        one, or as soon as no more may be in flight. `ack_wait` begins for each when it is taken.
+        A list is complete when it has `max` deliveries, `wait` seconds after its first one, or when
+        `max_in_flight` is reached. It is never empty. The `ack_wait` of each delivery begins when
+        it enters the list.
 
         Args:
-            max: deliveries in a list, at most.
-            wait: seconds to wait for more than one; 0 takes what is there.
+            max: the maximum of deliveries in a list.
+            wait: seconds to wait for more than one; 0: only deliveries that are ready.
 
         Raises:
-            InvalidRequest: an argument makes no sense.
+            InvalidRequest: an argument is invalid.
         """
         check_whole_number(max, "max", 1, INT64_MAX)
         return DeliveryBatches(self, self._dispatcher, max, timer_seconds(wait, "wait"))
 
     def with_values(self, decode: Callable[[Message], T]) -> Queue[ValueDelivery[T]]:
-        """Return this queue, whose deliveries have decoded values; before it is entered.
-
-        `TypedStream.queue` calls it.
+        """Return this queue with decoded values; `TypedStream.queue` calls it before entering.
 
         Args:
             decode: decodes the value of a message.
@@ -434,9 +435,9 @@ class Queue(Generic[DeliveryT]):
     ) -> None:
         """Call a handler for each delivery, until the queue is closed, a signal, or an error.
 
-        A delivery is acked when its handler has returned, and nacked if it raises an exception,
-        which is logged and reported to the hook (`handler_failed`); `Nack` and `Reject` say what
-        else to do. A handler may also answer its delivery itself.
+        A delivery is acked when its handler returns, and nacked if it raises. The exception is
+        logged and reported to the hook (`handler_failed`); `Nack` and `Reject` choose another
+        answer. A handler may also answer its delivery itself.
 
             async def handle(delivery: Delivery) -> None:
                 await store(delivery.value)
@@ -444,23 +445,23 @@ class Queue(Generic[DeliveryT]):
             async with client.queue("orders", group="billing") as queue:
                 await queue.run(handle, concurrency=16)
 
-        On SIGTERM, and the first Ctrl-C, nothing more is handed out, and this returns when the
-        running handlers have returned. The interceptors of the client wrap the handler. Cancelling
-        cancels the running handlers and waits for them; their deliveries are not answered.
+        SIGTERM or the first Ctrl-C stops deliveries, and this returns after the running handlers.
+        The interceptors of the client wrap the handler. Cancelling cancels the running
+        handlers and waits for them; their deliveries stay unanswered.
 
         Args:
             handler: a coroutine function, or a plain function, which runs on the event loop and
-                must not block. What it returns is ignored.
-            concurrency: the maximum of deliveries handled concurrently.
-            on_timeout: what happens to a handler that has not answered within ack_wait: "cancel"
-                cancels it; with "continue" it runs on while its message is delivered again.
+                must not block. Its result is ignored.
+            concurrency: the maximum of handlers at a time.
+            on_timeout: the reaction to a handler that has not answered within ack_wait: "cancel"
+                cancels it; with "continue" it keeps running, and its message is redelivered.
             stop_on_signals: stop on SIGTERM and Ctrl-C too, if this runs in the main thread.
 
         Raises:
-            UsageError: the queue was not entered, or `run` runs already.
+            UsageError: the queue was not entered, or another `run` is active.
             InvalidRequest: an argument is invalid.
             TooManyDeadLetters: the limit of dead letters was reached.
-            LiftbridgeError: a partition cannot be read, or the membership has failed.
+            LiftbridgeError: a partition cannot be read, or the membership failed.
         """
         check_callable(handler, "the handler")
         check_whole_number(concurrency, "concurrency", 1, INT64_MAX)
@@ -493,14 +494,14 @@ class Queue(Generic[DeliveryT]):
         headers: Mapping[str, bytes] | None = None,
         partition: int | None = None,
     ) -> Ack | None:
-        """Publish a message for this group only, which is handed out after a delay.
+        """Publish a message for this group only, delivered after a delay.
 
-        It waits in the retry stream of the shortest tier that is long enough. Cancelling may leave
-        it stored.
+        It waits in the retry stream of the shortest tier that covers the delay. Cancelling may
+        leave the message stored.
 
         Args:
-            value: the message.
-            delay: seconds, as a lower bound; at most the longest tier.
+            value: the value of the message.
+            delay: the minimum of seconds before delivery; at most the longest tier.
             key: as for `Client.publish`.
             headers: as for `Client.publish`.
             partition: as for `Client.publish`.
@@ -513,7 +514,7 @@ class Queue(Generic[DeliveryT]):
         tiers = self._tiers
         if tiers is None:
             raise UsageError(
-                "messages wait in retry streams: give the queue retry_streams=RetryStreams(...)",
+                "publish_later needs retry streams: QueueOptions(retry_streams=RetryStreams(...))",
                 stream=self.stream,
             )
         wait, longest = seconds(delay, "delay"), self._plan.tiers[-1]
@@ -522,7 +523,7 @@ class Queue(Generic[DeliveryT]):
                 f"a delay of {wait:g} s is longer than the longest tier, {longest:g} s",
                 stream=self.stream,
             )
-        # Forwarded headers of another queue would tell a wrong origin.
+        # Without forwarded headers of another queue, which have a wrong origin.
         own = {name: each for name, each in (headers or {}).items() if name not in HEADERS}
         return await tiers.publish(value, key, own, partition, 0, wait)
 
@@ -538,22 +539,22 @@ class Queue(Generic[DeliveryT]):
     # Partitions
 
     def _assigned(self, partitions: Assignment) -> None:
-        """Claim partitions of which transactions are not over, before there is anything to read."""
+        """Claim partitions with open transactions now, not when their first message arrives."""
         for place in self._store.unfinished & partitions:
             self._dispatcher.partitions.claim(place, 0)
 
     async def _revoked(self, partitions: Assignment) -> None:
-        """Store the acks of partitions that this member gives up."""
+        """Store the acks of partitions that this member releases."""
         is_closing = self._closer is not None
         timeout = self._plan.close_timeout / 2 if is_closing else self._plan.close_timeout
-        # Only handlers answer while the queue is being closed.
+        # While the queue closes, only handlers of `run` can still answer.
         waits = not is_closing or self._runner is not None
         left = await self._dispatcher.partitions.release(partitions, timeout, waits=waits)
         if is_closing:
             self._left_in_doubt += left
 
     def _taken(self, place: StreamPartition) -> None:
-        """Store the acks of a partition that another member reads already."""
+        """Store the acks of a partition that another member has begun to read."""
 
         async def hand_over() -> None:
             await self._dispatcher.partitions.release([place], _HAND_OVER)
@@ -568,7 +569,7 @@ class Queue(Generic[DeliveryT]):
     # Tasks
 
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run a task in the background, unless the client is closed."""
+        """Start a background task, unless the client is closed."""
         with suppress(ClientClosed):
             child = self._supervised(work, name)
             self._children.add(child)

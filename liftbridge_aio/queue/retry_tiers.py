@@ -1,7 +1,7 @@
-"""Streams in which messages wait for their next attempt, one for each length of the wait.
+"""Retry streams: messages wait in them for their next attempt, one stream per length of the wait.
 
-All messages of a tier wait equally long, so they are due in the order of its log. The members of
-the group read tiers as they read the stream of the queue.
+All messages of a tier wait equally long, so they are due in the order of the log. The members of
+the group read the retry streams like the stream of the queue.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ from .plan import QueueClient
 logger = logging.getLogger("liftbridge_aio.queue")
 
 _KEPT: Final = 30 * 86_400.0
-"""Seconds that a message is kept in a retry stream after its wait, while no member runs."""
+"""Seconds that a retry stream keeps a message after its wait, for times without members."""
 _LOOK_INTERVAL: Final = 1.0
-"""Seconds between two looks whether a server was restarted."""
+"""Seconds between two checks for restarted servers."""
 
 
 def tier_stream(stream: str, group: str, tier: float) -> str:
-    """Return the name of the stream in which messages of a group wait for `tier` seconds."""
+    """Return the name of the retry stream of a group for waits of `tier` seconds."""
     return f"{stream}.retry.{quote(group, safe='').replace('.', '%2E')}.{tier:g}s"
 
 
 class RetryTiers:
-    """The tiers of a queue.
+    """The retry streams of a queue.
 
     Args:
         stream: the stream of the queue.
         group: the id of the group.
         tiers: seconds, ascending.
-        client: publishes messages, and creates streams.
+        client: publishes messages and creates streams.
         timeout: seconds for each call.
     """
 
@@ -87,13 +87,7 @@ class RetryTiers:
         self._timeout = timeout
 
     async def create(self) -> None:
-        """Create those that do not exist, like the stream of the queue.
-
-        Cancelling may leave some created.
-
-        Raises:
-            LiftbridgeError: one could not be created.
-        """
+        """Create missing streams, with the partitions of the queue's stream."""
         for tier in self._tiers:
             await self._create(tier)
 
@@ -111,29 +105,25 @@ class RetryTiers:
             timeout=timeout,
         )
 
-    async def _create_again(self, tier: float) -> None:
-        """Create a tier that somebody has deleted; the members take it in, as any stream.
+    async def _recreate(self, tier: float) -> None:
+        """Recreate a deleted stream; the members find it like any new stream of the group.
 
-        The records of its acks have the creation time of the former log, so all of it is unsettled.
+        The stored acks have the creation time of the former log, so they do not apply to it.
         """
-        logger.warning("the retry stream %r was deleted, and is created again", self.streams[tier])
+        logger.warning("the retry stream %r was deleted, and is recreated", self.streams[tier])
         await self._create(tier)
 
     async def delete(self) -> None:
-        """Delete all. Cancelling may leave some deleted.
-
-        Raises:
-            LiftbridgeError: one could not be deleted.
-        """
+        """Delete all retry streams."""
         for name in self.streams.values():
             with suppress(NotFound):
                 await self._administration.delete(name, self._timeout)
 
     async def keep_visible(self, assignment: Callable[[], Iterable[StreamPartition]]) -> None:
-        """Publish something where a restarted server hides messages of the tiers; see `is_filler`.
+        """Publish a filler where a restarted server hides messages of a retry stream.
 
-        Nobody else may: they would be hidden until another message waits in their partition.
-        Cancelling ends it.
+        Only this queue publishes to the stream. Without fillers the messages would stay hidden
+        until another message is moved to their partition.
 
         Args:
             assignment: returns the partitions of this member.
@@ -148,7 +138,7 @@ class RetryTiers:
                     continue
                 server = network.pool.incarnation(network.router.address_of(leader))
                 if checked.get(place) != server:
-                    with suppress(LiftbridgeError):  # tried again
+                    with suppress(LiftbridgeError):  # retried after the next look
                         await self._make_visible(place)
                         checked[place] = server
             await asyncio.sleep(_LOOK_INTERVAL)
@@ -169,11 +159,7 @@ class RetryTiers:
         await committed_state(lambda: network.metadata.partition(*place, timeout), publish)
 
     async def move(self, message: Message, attempts: int, delay: float) -> None:
-        """Store a message that is due after a delay. Cancelling may leave it stored.
-
-        Raises:
-            LiftbridgeError: it is not known to be stored.
-        """
+        """Copy a message to the retry stream of its delay."""
         stream, partition, offset = origin_of(message)
         headers = {
             **message.headers,
@@ -196,11 +182,8 @@ class RetryTiers:
     ) -> Ack | None:
         """Store a message that is due after a delay, and return its ack.
 
-        A tier that was deleted is created again. One that was created again may have fewer
-        partitions: their first one takes what had another. Cancelling may leave it stored.
-
-        Raises:
-            LiftbridgeError: it is not known to be stored.
+        A deleted stream is recreated. If a recreated stream has fewer partitions, messages of the
+        missing ones are stored in partition 0.
         """
         tier = tier_for(delay, self._tiers)
 
@@ -225,15 +208,15 @@ class RetryTiers:
         except PartitionNotFound:
             return await store(0)
         except StreamNotFound:
-            await self._create_again(tier)
+            await self._recreate(tier)
             return await store(partition)
 
 
 class AcksStreams:
-    """The acks of a queue with tiers: those of each stream in a stream of its own.
+    """The acks of a queue with retry streams: each stream has a stream of acks.
 
     Args:
-        stream: the stores of the acks, by stream; the first is that of the queue.
+        stores: the stores of the acks; the first is that of the queue's own stream.
     """
 
     def __init__(self, stores: Iterable[AcksStream]) -> None:
@@ -242,13 +225,13 @@ class AcksStreams:
 
     @property
     def unfinished(self) -> set[StreamPartition]:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         return set().union(*(store.unfinished for store in self._stores.values()))
 
     async def fetch(
         self, cursor_id: str, stream: str, partition: int, timeout: float
     ) -> int | None:
-        """See `AcksStore`. Tiers are read from their beginning."""
+        """Implement `AcksStore`; retry streams begin at offset 0."""
         found = await self._stores[stream].fetch(cursor_id, stream, partition, timeout)
         is_beginning = cursor_id.startswith(beginning_cursor(""))
         return 0 if found is None and is_beginning and stream in self._tiers else found
@@ -256,23 +239,23 @@ class AcksStreams:
     async def locate(
         self, cursor_id: str, stream: str, partition: int, timeout: float
     ) -> LogPosition:
-        """See `AcksStore`. A tier that was created again is read from its beginning, too."""
+        """Implement `AcksStore`; a recreated retry stream begins at offset 0, too."""
         found = await self._stores[stream].locate(cursor_id, stream, partition, timeout)
         return found._replace(former=None) if stream in self._tiers else found
 
     async def set(
         self, cursor_id: str, stream: str, partition: int, offset: int, timeout: float
     ) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         await self._stores[stream].set(cursor_id, stream, partition, offset, timeout)
 
     async def prepare(self) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         for store in self._stores.values():
             await store.prepare()
 
     async def claim(self, place: StreamPartition, first: int) -> Claim:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         return await self._stores[place.stream].claim(place, first)
 
     async def save(
@@ -283,15 +266,15 @@ class AcksStreams:
         *,
         last: bool,
     ) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         await self._stores[place.stream].save(place, snapshot, acks, last=last)
 
     async def unfinished_acks(self) -> tuple[AckIntent, ...]:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         found = [await store.unfinished_acks() for store in self._stores.values()]
         return tuple(chain.from_iterable(found))
 
     async def destroy(self) -> None:
-        """See `AcksStore`."""
+        """Implement `AcksStore`."""
         for store in self._stores.values():
             await store.destroy()

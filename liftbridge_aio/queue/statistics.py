@@ -1,4 +1,4 @@
-"""Figures of a queue, and what its messages wait for, in words."""
+"""Counts of a queue, and sentences about what its messages wait for."""
 
 from __future__ import annotations
 
@@ -17,57 +17,57 @@ from .errors import error_text
 
 
 class PartitionStatistics(NamedTuple):
-    """A partition of a queue."""
+    """Counts of one partition."""
 
     stream: str
     partition: int
     in_flight: int
-    """Deliveries that are not answered yet."""
+    """Unanswered deliveries."""
     unsettled: int
-    """Messages that were read and are not settled."""
+    """Messages that were read and are neither acked nor dead-lettered."""
     span: int
     """Offsets from the first unsettled message to the next one to be read."""
     leased: int
-    """Deliveries in flight that other members have."""
+    """Deliveries in flight that are leased to other members."""
     base: int | None
-    """The first offset that is not settled; None before the first message."""
+    """The first unsettled offset; None before the first message."""
 
 
 class QueueStatistics(NamedTuple):
-    """Counts of a queue since it was entered: of the partitions that this member owns.
+    """Counts since the queue was entered, of the partitions that this member owns.
 
-    What the owner of a partition leases to other members counts there.
+    A message that is leased to another member counts at the owner of its partition.
     """
 
     delivered: int
     redelivered: int
-    """Deliveries that were not the first attempt."""
+    """Deliveries after the first attempt."""
     acked: int
     nacked: int
     expired: int
     """Deliveries that were not answered within ack_wait."""
     given_up: int
     dead_letters: int
-    """Messages that were given up and stored as dead letters."""
+    """Dead letters that were stored."""
     dead_letters_lost: int
-    """Messages that were given up, and whose dead letter the servers do not take; logged."""
+    """Messages whose dead letter the servers have refused in every form; each is logged."""
     moved: int
     """Messages that were moved to retry streams."""
     late: int
-    """Answers that came too late."""
+    """Answers that were too late."""
     backoff_level: int
-    """Failures that later successes have not made up for; 0: full speed."""
+    """Failures without a later success; 0: full speed."""
     leased: int
-    """Deliveries that other members were given."""
+    """Deliveries that this member has leased to others."""
     borrowed: int
-    """Deliveries of partitions of other members, given to this one."""
+    """Deliveries that others have leased to this member."""
     partitions: tuple[PartitionStatistics, ...]
 
 
 def partition_statistics(
     shares: Mapping[StreamPartition, PartitionShare],
 ) -> tuple[PartitionStatistics, ...]:
-    """Return the figures of each partition."""
+    """Return the counts of each partition."""
     return tuple(
         PartitionStatistics(
             *place,
@@ -85,7 +85,7 @@ def partition_statistics(
 def explanations(
     windows: Mapping[StreamPartition, AckWindow[Delivery]], now: float
 ) -> Iterator[str]:
-    """Yield a sentence for each partition with unsettled messages, and one if reading waits."""
+    """Yield a sentence for each partition with unsettled messages, and one if reading pauses."""
     for (stream, partition), window in sorted(windows.items()):
         oldest = window.oldest
         if oldest is None:
@@ -96,30 +96,30 @@ def explanations(
             f" {_state(oldest, now)}"
         )
         if oldest.error is not None:
-            text += f"; the attempt before it failed with {error_text(oldest.error)}"
+            text += f"; the attempt before failed with {error_text(oldest.error)}"
         yield text
         if not window.wants_more:
-            yield f"{where}: nothing more is read: {_limit(window)}"
+            yield f"{where}: reading pauses: {_limit(window)}"
 
 
 def explain_blocked(
     blocked: Mapping[StreamPartition, LiftbridgeError],
 ) -> Iterator[str]:
-    """Yield a sentence for each partition that cannot be read."""
+    """Yield a sentence for each blocked partition."""
     for (stream, partition), error in blocked.items():
-        yield f"{stream}/{partition}: it cannot be read: {error_text(error)}"
+        yield f"{stream}/{partition}: cannot be read: {error_text(error)}"
 
 
 def explain_backoff(flow: ReadyFlow[StreamPartition], now: float) -> Iterator[str]:
-    """Yield a sentence while failures slow a queue down."""
+    """Yield a sentence while failures slow the queue down."""
     failures = f"handlers failed (backoff level {flow.backoff_level})"
     match flow.phase:
         case Phase.WAITING:
-            yield f"{failures}: nothing is delivered for {flow.backoff_left(now):.1f} s more"
+            yield f"{failures}: deliveries pause for {flow.backoff_left(now):.1f} s more"
         case Phase.PROBING:
             yield f"{failures}: one message at a time is delivered, until one succeeds"
         case Phase.SEEKING:
-            yield f"{failures}: one message is delivered once a partition can be read"
+            yield f"{failures}: the next message of any partition is the probe"
         case Phase.FLOWING:
             return
 
@@ -130,7 +130,7 @@ def doubts(shares: Mapping[StreamPartition, PartitionShare]) -> Iterator[str]:
         for transaction in share.producers.in_doubt:
             yield (
                 f"{stream}/{partition}: the transaction of the message at offset"
-                f" {transaction.delivery.offset} is in doubt: its commit is repeated until its"
+                f" {transaction.delivery.offset} is in doubt: its commit is retried until its"
                 " results are visible"
             )
 
@@ -143,7 +143,7 @@ def _state(delivery: Delivery, now: float) -> str:
         case AttemptState.DELAYED:
             return f"attempt {delivery.attempt + 1} is due in {left:.1f} s"
         case AttemptState.GIVING_UP:
-            done = "moved" if delivery.deadline < inf else "given up"
+            done = "moved to a retry stream" if delivery.deadline < inf else "given up"
             return f"it is being {done} after attempt {delivery.attempt}"
         case _:
             return f"attempt {delivery.attempt + 1} is {delivery.state.value}"
@@ -151,9 +151,9 @@ def _state(delivery: Delivery, now: float) -> str:
 
 def _limit(window: AckWindow[Delivery]) -> str:
     if window.suspects:
-        return "after a crash, messages are handed out one at a time"
+        return "after a crash, messages are delivered one at a time"
     if not window.capacity:
-        return "it pauses, because handlers fail or max_in_flight is 0"
+        return "handlers fail, or max_in_flight is 0"
     if window.in_flight >= window.capacity:
-        return f"{window.in_flight} deliveries are in flight, and no more may be"
-    return f"{window.span} offsets lie between its first unsettled message and the next one"
+        return f"{window.in_flight} deliveries are in flight, the maximum"
+    return f"{window.span} offsets after the first unsettled message are read, the maximum"

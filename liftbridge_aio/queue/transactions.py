@@ -1,9 +1,9 @@
-"""Transactions that publish results and ack a delivery in one: the acks record is their commit.
+"""Transactions that publish results and ack a delivery atomically.
 
-Before a transaction publishes to a partition, the record of the delivery's partition says how to
-roll it back; the record that has the ack says how to commit it. So the next owner of the partition
-writes what this one has not. A commit in doubt is repeated by the owner itself for as long as it
-has the partition.
+The acks record of the delivery's partition is the commit. Before a transaction publishes to a
+partition, the record gets an ack that rolls it back; the record with the delivery's ack has the
+acks that commit it. So the next owner of the partition can end any transaction that this owner has
+left open. While this member owns the partition, it retries a commit in doubt.
 """
 
 from __future__ import annotations
@@ -27,36 +27,37 @@ from .delivery import Delivery
 from .errors import LeaseExpired, QueueTaken
 
 _DELAY: Final = 0.2
-"""Seconds between attempts to store a commit."""
+"""Seconds between two attempts to store a commit."""
 
 
 class PartitionProducers(IdentityPool):
-    """The producers of the transactions of one partition, and what its next owner must write."""
+    """The producers of one partition's transactions, and the acks that end open transactions."""
 
     def __init__(self) -> None:
         super().__init__()
+        # State
         self.committing: set[DeliveryTransaction] = set()
-        """Transactions whose deliveries are acked, and whose results may not be visible yet."""
+        """Transactions with acked deliveries, until their results are certainly visible."""
         self.in_doubt: set[DeliveryTransaction] = set()
-        """Those of them whose commit has failed; the owner of the partition repeats it."""
+        """Transactions in `committing` whose commit has failed and is being retried."""
         self._acks: dict[bytes, dict[Place, AckIntent]] = {}
-        """By producer id and partition: the ack that commits or rolls back what is not over."""
+        """The ack that commits or rolls back each open transaction, by producer id and place."""
 
     def acks(self) -> tuple[AckIntent, ...]:
-        """Return the acks that the next owner of the partition writes."""
+        """Return the acks for the next owner of the partition."""
         return tuple(ack for acks in self._acks.values() for ack in acks.values())
 
     def give_back(self, identity: ProducerIdentity) -> None:
-        """See `IdentityPool`: what was committed needs no ack any more."""
+        """Implement `IdentityPool`: its transaction has ended, so the next one is rolled back."""
         super().give_back(identity)
         self._roll_back(identity, self._acks.get(identity.id, ()))
 
     def knows(self, identity: ProducerIdentity, place: Place) -> bool:
-        """Return True if the next owner would end what is published there."""
+        """Return True if there is an ack for what a producer publishes to a partition."""
         return place in self._acks.get(identity.id, ())
 
     def register(self, identity: ProducerIdentity, place: Place) -> None:
-        """Have the next owner roll back what is published to a partition."""
+        """Add an ack that rolls back what a producer publishes to a partition."""
         self._roll_back(identity, [*self._acks.get(identity.id, ()), place])
 
     def _roll_back(self, identity: ProducerIdentity, places: Iterable[Place]) -> None:
@@ -64,28 +65,28 @@ class PartitionProducers(IdentityPool):
         self._acks[identity.id] = {(each.stream, each.partition): each for each in intents}
 
     def commit(self, identity: ProducerIdentity, intents: Iterable[AckIntent]) -> None:
-        """Have the next owner commit a transaction."""
+        """Replace the acks of a transaction by those that commit it."""
         acks = self._acks[identity.id]
         for stream, partition, entry in intents:
             acks[stream, partition] = AckIntent(stream, partition, entry._replace(final=True))
 
     def forget(self, identity: ProducerIdentity) -> None:
-        """End a producer that was rolled back."""
+        """Remove the acks of a producer that was rolled back."""
         self._acks.pop(identity.id, None)
 
 
 class Owner(Protocol):
-    """The protocol of the owner of a partition, as transactions of its deliveries need it."""
+    """The owner of a partition, for the transactions of its deliveries: the dispatcher."""
 
     def ack_by_commit(self, transaction: DeliveryTransaction) -> None:
-        """Ack the delivery of a transaction; its key and its partition wait for `ended`."""
+        """Ack the delivery of a transaction; messages after it wait for `ended`."""
 
     def ended(self, transaction: DeliveryTransaction) -> None:
-        """Continue after a commit, or finish one in doubt."""
+        """Release waiting messages after a commit, or begin to retry one in doubt."""
 
 
 class _Commits:
-    """Stores the commit of one transaction with the acks of a partition."""
+    """Stores the commit of one transaction in the acks of its delivery's partition."""
 
     def __init__(
         self,
@@ -100,12 +101,15 @@ class _Commits:
         self._producers = producers
         self._acks = acks
         self._timeout = timeout
+        # State
         self._may_be_stored = False
+        """True after a failed write of the commit, which may have been stored all the same."""
         self._identity: ProducerIdentity | None = None
+        """The producer of the transaction; None before its first message."""
 
     @property
     def rollback(self) -> Child | None:
-        """See `CommitStore`."""
+        """Implement `CommitStore`."""
         return None
 
     @rollback.setter
@@ -119,13 +123,13 @@ class _Commits:
             child.task.add_done_callback(lambda _: self._producers.forget(identity))
 
     def knows(self, identity: ProducerIdentity, place: Place) -> bool:
-        """See `CommitStore`."""
+        """Implement `CommitStore`."""
         return self._producers.knows(identity, place)
 
     async def register(self, identity: ProducerIdentity, place: Place) -> None:
-        """See `CommitStore`."""
+        """Implement `CommitStore`."""
         if self._delivery.state is not AttemptState.IN_FLIGHT:
-            raise LeaseExpired("the delivery is not this transaction's any more")
+            raise LeaseExpired("the delivery was answered, or its ack_wait is over")
         self._identity = identity
         self._producers.register(identity, place)
         await self._save()
@@ -136,13 +140,13 @@ class _Commits:
         intents: Iterable[AckIntent],
         positions: Mapping[Place, Checkpoint],  # noqa: ARG002 - of the protocol
     ) -> None:
-        """See `CommitStore`."""
+        """Implement `CommitStore`."""
         self._ack()
         self._producers.commit(identity, intents)
         await self.settle()
 
     async def settle(self) -> None:
-        """See `CommitStore`."""
+        """Implement `CommitStore`."""
         try:
             async with asyncio.timeout(self._timeout):
                 await self._settle()
@@ -176,15 +180,15 @@ class _Commits:
             await self._acks.save(share)
         except QueueTaken as error:
             raise ProducerFenced(
-                f"the delivery is another member's: {error.message}", **share.place._asdict()
+                f"another member has the delivery: {error.message}", **share.place._asdict()
             ) from error
 
 
 class DeliveryTransaction(Transaction):
-    """A transaction whose commit acks a delivery, in one.
+    """A transaction whose commit acks a delivery.
 
-    Made by `Delivery.transaction`. If its block raises, it is aborted and the delivery is not
-    answered; the handler, or the block of the delivery, does that.
+    `Delivery.transaction` makes it. If its block raises, it is aborted and the delivery stays
+    unanswered; the handler, or the block of the delivery, answers it.
     """
 
     def __init__(
@@ -196,13 +200,13 @@ class DeliveryTransaction(Transaction):
         acks: AcksWriter,
         timeout: float,
     ) -> None:
-        """Use `Delivery.transaction`."""
+        """Made by `Delivery.transaction`."""
         ack = partial(owner.ack_by_commit, self)
         super().__init__(sender, producers, _Commits(delivery, ack, producers, acks, timeout))
         self.delivery = delivery
         self._owner = owner
         self._turn = asyncio.Lock()
-        """The turn of a task that commits: the user's, or the owner's while it is in doubt."""
+        """Held during a commit: by the user's task, or by the owner's that retries it."""
 
     async def commit(self) -> None:
         """Make the messages visible and ack the delivery, or neither; see `Transaction.commit`.
@@ -210,12 +214,12 @@ class DeliveryTransaction(Transaction):
         Cancelling is as there.
 
         Raises:
-            TransactionAborted: nothing is visible, and the delivery comes again: a message was not
-                stored, or the time for an answer was over.
-            CommitInDoubt: it may be committed: the acks could not be stored within the queue's
-                timeout. The queue repeats the commit until it is certain, before it gives the
-                partition away or closes; later messages of its key wait for that. `resume` waits
-                for the outcome.
+            TransactionAborted: nothing is visible, and the message is redelivered: a result was not
+                stored, or ack_wait was over.
+            CommitInDoubt: the acks could not be stored within the queue's timeout, so the commit
+                may have succeeded. The queue retries it until it is certain, before it releases the
+                partition or closes. Later messages with its key wait. `resume` waits for the
+                outcome.
             ProducerFenced: another member has the delivery; nothing is visible.
             UsageError: the transaction is over.
         """
@@ -228,12 +232,12 @@ class DeliveryTransaction(Transaction):
             await self.delivery.ack(sync=True)
 
     async def resume(self) -> None:
-        """Continue a commit in doubt, or wait for the queue to do it; see `Transaction.resume`.
+        """Retry a commit in doubt, or wait while the queue does; see `Transaction.resume`.
 
-        Cancelling leaves it in doubt.
+        Cancelling leaves the commit in doubt.
 
         Raises:
-            CommitInDoubt: it is still in doubt; the queue repeats it.
+            CommitInDoubt: the outcome is still unknown; the queue retries the commit.
             UsageError: the transaction was not committed.
         """
         async with self._turn:

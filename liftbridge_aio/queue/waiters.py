@@ -1,4 +1,4 @@
-"""The tasks that wait for a delivery, each in its turn."""
+"""Tasks that wait for a delivery, first come first served."""
 
 from __future__ import annotations
 
@@ -10,42 +10,45 @@ from liftbridge_aio.groups.workers import Workers
 
 
 class Waiters:
-    """Wakes one of the tasks that wait, or the workers of `run`."""
+    """Wakes one waiting task, or the workers of `run`, when there is something to deliver."""
 
     def __init__(self) -> None:
+        # State
         self.waiting: deque[asyncio.Future[None]] = deque()
+        """Futures of waiting tasks, oldest first; a done one was cancelled."""
         self.bell: Workers | None = None
+        """The workers of `run`, while it runs; woken if no task waits."""
         self.spare: Bell | None = None
-        """Rung after those of this process; None: nothing else waits."""
+        """The lender to other members, woken after this process; None without `nats`."""
         self._loop = asyncio.get_running_loop()
 
     @property
     def free(self) -> int:
-        """The number of deliveries that would be taken now."""
+        """The number of deliveries that tasks and workers would take now."""
         waiting = sum(not waiter.done() for waiter in self.waiting)
         return waiting + (0 if self.bell is None else self.bell.free)
 
     def share(self, bell: Workers) -> None:
-        """Ring this bell where no task waits, until `unshare`."""
+        """Wake these workers if no task waits, until `unshare`."""
         self.bell = bell
 
     def unshare(self) -> None:
-        """Ring no bell."""
+        """Wake no workers."""
         self.bell = None
 
     async def wait(self) -> None:
-        """Wait until there may be a delivery, or an end. Cancelling loses nothing."""
+        """Wait until there may be a delivery, or the queue has ended."""
         waiter = self._loop.create_future()
         self.waiting.append(waiter)
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self.wake()  # it was meant for somebody
+                self.wake()  # pass the wake-up to another task
             raise
 
     def wake(self) -> None:
-        """Wake one task that waits, or ring the bell."""
+        """Wake one waiting task, or the workers; then the lender."""
         self._wake()
         if self.spare is not None:
             self.spare.ring()
@@ -60,6 +63,6 @@ class Waiters:
             self.bell.ring()
 
     def wake_all(self) -> None:
-        """Wake all tasks that wait, and ring the bell."""
+        """Wake all waiting tasks and the workers."""
         for _ in range(len(self.waiting) + 1):
             self._wake()

@@ -286,7 +286,7 @@ async def test_a_queue_names_partitions_that_it_cannot_read(
         await eventually(lambda: place in queue.blocked)
         assert isinstance(queue.blocked[place], PartitionPaused)
         [text] = queue.explain()
-        assert text.startswith(f"{stream_name}/0: it cannot be read: PartitionPaused")
+        assert text.startswith(f"{stream_name}/0: cannot be read: PartitionPaused")
         await client.resume_stream(stream_name)
         assert await waiting == [0]
         await eventually(lambda: not queue.blocked)

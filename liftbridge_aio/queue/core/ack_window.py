@@ -1,11 +1,11 @@
-"""The unsettled messages of one partition: what to hand out, when again, and what is committed.
+"""The unsettled messages of one partition, and when each is delivered.
 
-Messages come in the order of their offsets, with gaps where the log has them. Each is handed out
-until it is settled: acked, or given up. What is below all unsettled messages is committed; the
-snapshot also has what is unsettled above that, so that acks in any order survive.
+Messages arrive in the order of their offsets, with gaps where the log has them. Each is delivered
+until it is settled: acked, or dead-lettered. A snapshot has the first unsettled offset and the
+unsettled messages after it, so acks in any order survive.
 
-Pure: the time is an argument, and the caller does what is returned. An attempt is one object, so
-an answer that comes too late finds that its attempt has ended.
+Pure: time is an argument, and the caller carries out what is returned. Each attempt is an object of
+its own, so a late answer finds that its attempt has ended.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .attempt import Attempt, AttemptState, refusal
 
 
 class Order(enum.Enum):
-    """The order of a partition's messages that a queue keeps."""
+    """Which messages of a partition wait for earlier ones."""
 
     NONE = "none"
-    """Messages are handed out as they come; one that fails delays no other."""
+    """No message waits; one that fails delays no other."""
     KEY = "key"
-    """Of one key, none is handed out while an earlier one is unsettled; without a key as NONE."""
+    """A message waits until all earlier messages with its key are settled; without key, as NONE."""
     PARTITION = "partition"
-    """None is handed out while an earlier one of the partition is unsettled."""
+    """A message waits until all earlier messages of the partition are settled."""
 
 
 _IN_FLIGHT: Final = AttemptState.IN_FLIGHT  # members are slow to look up
@@ -48,14 +48,13 @@ class WindowSettings:
 
     Attributes:
         ack_wait: the time for an answer.
-        max_attempts: attempts after which a message is given up; 0: no limit.
+        max_attempts: attempts after which a message is dead-lettered; 0: no limit.
         max_window: offsets between the first unsettled message and the next one to be read.
-        order: which messages wait for others.
+        order: which messages wait for earlier ones.
         retry: the delay before the next attempt, by the number of the failed one and its error; may
             raise `RetryFailed`.
-        move_from: a message that is to wait for this long, or longer, is given up here: it is moved
-            to where it can wait.
-        attempts_of: returns the attempts of a message that was moved; None: there are none.
+        move_from: the delay from which a message is moved to a retry stream instead.
+        attempts_of: the attempts of a message before it was moved here; None: none were.
     """
 
     ack_wait: float = 30.0
@@ -69,17 +68,17 @@ class WindowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The settled messages of a partition: all below `next_offset`, but for those in `unsettled`.
+    """The settled messages of a partition: all below `next_offset` except those in `unsettled`.
 
-    If it is read committed, a message of a transaction stands at the offset of the ack that commits
-    it, its position, and several may stand there.
+    In a committed reading, the position of a message is the offset of the ack that commits its
+    transaction, and several messages may share it. Otherwise the position is the offset.
 
     Attributes:
-        next_offset: the first position of which not everything is known.
-        unsettled: offsets of messages that are not settled, and their attempts so far.
-        positions: the positions of those where they are not the same.
-        settled: offsets of messages at `next_offset` that are settled.
-        leased: the number of messages that other members had, by the member; to be shown only.
+        next_offset: the first position with messages that may be unread.
+        unsettled: the attempts so far of each unsettled message, by offset.
+        positions: the positions of unsettled messages, where they differ from the offsets.
+        settled: offsets of settled messages at `next_offset`.
+        leased: the number of messages leased to each other member; only shown, never applied.
     """
 
     next_offset: int
@@ -90,7 +89,7 @@ class Snapshot:
 
     @property
     def base(self) -> int:
-        """The first position that is not settled."""
+        """The position of the first unsettled message."""
         places = (self.positions.get(offset, offset) for offset in self.unsettled)
         return min(places, default=self.next_offset)
 
@@ -98,17 +97,17 @@ class Snapshot:
 class AckWindow(Generic[AttemptT]):
     """The unsettled messages of one partition.
 
-    `take` takes the next message of the log, while `wants_more`. `take_again` returns what is to be
-    handed out again. Both return an attempt that is in flight; `given_up` has messages to be given
-    up, each to be followed by `give_up`.
+    While `wants_more`, the caller passes the next message of the log to `take`. `take_redelivery`
+    returns redeliveries. Both return an attempt that is in flight. The caller dead-letters, or
+    moves, the messages in `given_up`, and calls `give_up` for each.
 
     Args:
-        settings: of the window.
+        settings: the settings.
         make: makes an attempt.
-        snapshot: what a former owner has settled; None: nothing is known.
-        suspects: number of messages to hand out one at a time, because the former owner ended
-            without a last snapshot, and one of them may have ended it; fewer if they take longer
-            than ack_wait together.
+        snapshot: the messages that former owners have settled; None: none are known.
+        suspects: the number of messages to deliver one at a time. The former owner may have
+            crashed, and one of them may be the cause. It ends early once they have taken ack_wait
+            together.
     """
 
     def __init__(
@@ -118,48 +117,55 @@ class AckWindow(Generic[AttemptT]):
         snapshot: Snapshot | None = None,
         suspects: int = 0,
     ) -> None:
-        self.capacity = 0
-        """Messages that may be in flight."""
-        self.suspects = suspects
-        self.suspect: AttemptT | None = None
-        """The last one of the suspects that was handed out."""
-        self._suspects_until = inf
-        """The time after which there is only one more suspect."""
-        self.ready: deque[AttemptT] = deque()
-        """Attempts to be handed out again."""
-        self.given_up: deque[AttemptT] = deque()
-        self.failure: RetryFailed | None = None
-        """The first failure of `retry`, whose message waits for ever; the queue is to stop."""
-        self.changes = 0
-        """Changes since the last `snapshot`."""
         self._settings = settings
         self._attempts_of = settings.attempts_of
         self._make = make
-        self._unsettled: OrderedDict[int, AttemptT] = OrderedDict()
-        """By offset, in the order of the log."""
-        self._in_flight: OrderedDict[int, AttemptT] = OrderedDict()
-        """By offset, in the order of deadlines."""
-        self._delayed: list[tuple[float, int, AttemptT]] = []
-        self._line: dict[bytes, deque[AttemptT] | None] = {}
-        """The keys of unsettled messages, and what waits for these."""
         self._keyed = settings.order is not Order.NONE
         self._one_at_a_time = settings.order is Order.PARTITION
+        # State
+        self.capacity = 0
+        """Messages that may be in flight; set by the owner's flow, 0 while it pauses."""
+        self.suspects = suspects
+        """Messages still to be delivered one at a time; one less with each delivery."""
+        self.suspect: AttemptT | None = None
+        """The last delivered suspect; its attempt counts even if the process ends during it."""
+        self._suspects_until = inf
+        """The deadline of the first suspect; the first delivery after it is the last suspect."""
+        self.ready: deque[AttemptT] = deque()
+        """Attempts to redeliver now: their delay is over, or the message before them is settled."""
+        self.given_up: deque[AttemptT] = deque()
+        """Attempts that the caller has yet to dead-letter or to move."""
+        self.failure: RetryFailed | None = None
+        """The first failure of `retry`; its message waits for ever, and the queue stops."""
+        self.changes = 0
+        """Changes since the last `snapshot`; 0: nothing to store."""
+        self._unsettled: OrderedDict[int, AttemptT] = OrderedDict()
+        """The current attempt of each unsettled message, by offset, in the order of the log."""
+        self._in_flight: OrderedDict[int, AttemptT] = OrderedDict()
+        """The attempts in flight, by offset, in the order of deadlines: all have one ack_wait."""
+        self._delayed: list[tuple[float, int, AttemptT]] = []
+        """A heap of attempts that wait for their next time, with due time and offset."""
+        self._line: dict[bytes, deque[AttemptT] | None] = {}
+        """The keys of unsettled messages, each with the attempts that wait for the first one."""
         self._known = dict(snapshot.unsettled) if snapshot is not None else {}
+        """Unsettled messages of the stored snapshot that were not read yet, with their attempts."""
         self._known_below = snapshot.next_offset if snapshot is not None else 0
+        """Below it, messages that are not in `_known` were settled by a former owner."""
         self._next: int | None = None if snapshot is None else snapshot.base
+        """The offset after the last message that was read; None before the first one."""
         self._far = -1
-        """An offset up to which the window is not too long."""
+        """The offset at which reading pauses, as last computed; it only moves up."""
 
-    # What it holds
+    # Contents
 
     @property
     def in_flight(self) -> int:
-        """Messages that are handed out and not answered."""
+        """The number of unanswered deliveries."""
         return len(self._in_flight)
 
     @property
     def unsettled(self) -> int:
-        """Messages that were read and are not settled."""
+        """The number of messages that were read and are not settled."""
         return len(self._unsettled)
 
     @property
@@ -189,7 +195,7 @@ class AckWindow(Generic[AttemptT]):
 
     @property
     def has_ready(self) -> bool:
-        """True if `take_again` returns something."""
+        """True if there is a redelivery."""
         return bool(self.ready) and self._free > 0
 
     @property
@@ -199,13 +205,13 @@ class AckWindow(Generic[AttemptT]):
 
     @property
     def may_take(self) -> bool:
-        """True if nothing but `capacity` keeps `take` from being called."""
+        """True if `take` may be called, apart from `capacity`."""
         if (self.suspects and self._in_flight) or (self._one_at_a_time and self._unsettled):
             return False
         return self._next is None or self._next < self._far or self._is_short()
 
     def _is_short(self) -> bool:
-        """Return True if the window may become longer."""
+        """Return True if the window is shorter than `max_window`."""
         base = self.base
         if base is None or self._next is None:
             return True
@@ -213,7 +219,7 @@ class AckWindow(Generic[AttemptT]):
         return self._next < self._far
 
     def next_at(self) -> float:
-        """Return the time at which `tick` has something to do."""
+        """Return when `tick` is due: at the first deadline or due time."""
         at = inf
         for attempt in self._in_flight.values():
             at = attempt.deadline
@@ -222,10 +228,10 @@ class AckWindow(Generic[AttemptT]):
             return self._delayed[0][0]
         return at
 
-    # Handing out
+    # Deliveries
 
     def take(self, message: Message, now: float) -> AttemptT | None:
-        """Take the next message of the log; return its attempt if it is to be handed out now."""
+        """Take the next message of the log; return its attempt if it is delivered now."""
         offset = message.offset
         attempts = 0
         if offset < self._known_below:
@@ -235,7 +241,7 @@ class AckWindow(Generic[AttemptT]):
                 return None  # settled
             attempts = found
         elif self._next is not None and offset < self._next:
-            return None  # read before
+            return None  # a repeat: the reader was moved back
         self._next = offset + 1
         return self._begin(message, attempts, now)
 
@@ -248,7 +254,7 @@ class AckWindow(Generic[AttemptT]):
         if self._keyed and self._is_blocked(attempt):
             attempt.state = AttemptState.BLOCKED
             return None
-        return self._hand_out(attempt, now)
+        return self._deliver(attempt, now)
 
     def skip(self, message: Message) -> None:
         """Count the next message of the log as settled."""
@@ -256,15 +262,15 @@ class AckWindow(Generic[AttemptT]):
         self._next = message.offset + 1
         self.changes += 1
 
-    def take_again(self, now: float) -> AttemptT | None:
-        """Return what is to be handed out again, or was blocked; None if there is nothing."""
+    def take_redelivery(self, now: float) -> AttemptT | None:
+        """Return the next redelivery, or a message that was blocked; None if there is none."""
         while self.ready and self._free > 0:
-            attempt = self._hand_out(self.ready.popleft(), now)
+            attempt = self._deliver(self.ready.popleft(), now)
             if attempt is not None:
                 return attempt
         return None
 
-    def _hand_out(self, attempt: AttemptT, now: float) -> AttemptT | None:
+    def _deliver(self, attempt: AttemptT, now: float) -> AttemptT | None:
         settings = self._settings
         if 0 < settings.max_attempts <= attempt.attempt:
             attempt.state = AttemptState.GIVING_UP
@@ -287,11 +293,7 @@ class AckWindow(Generic[AttemptT]):
 
         Args:
             attempt: the attempt.
-            holds_key: later messages of its key, or of the partition, wait until `release_key`.
-
-        Raises:
-            AlreadySettled: the attempt was answered before.
-            LeaseExpired: the attempt has ended.
+            holds_key: later messages that wait for this one wait until `release_key`.
         """
         if attempt.state is not _IN_FLIGHT:
             raise refusal(attempt)
@@ -304,36 +306,27 @@ class AckWindow(Generic[AttemptT]):
             self._unblock(attempt)
 
     def release_key(self, attempt: AttemptT) -> None:
-        """Let later messages follow one that was acked and held its key."""
+        """Unblock the messages that wait for one that was acked with `holds_key`."""
         if self._keyed:
             self._unblock(attempt)
 
     def nack(
         self, attempt: AttemptT, now: float, delay: float | None, error: BaseException | None
     ) -> None:
-        """Hand a message out again, or give it up after its last attempt.
+        """Redeliver a message after a delay, or dead-letter it after its last attempt.
 
         Args:
             attempt: the attempt that failed.
             now: the current time.
-            delay: seconds before the next attempt; None: as the settings say.
-            error: why it failed.
-
-        Raises:
-            AlreadySettled: the attempt was answered before.
-            LeaseExpired: the attempt has ended.
+            delay: seconds before the next attempt; None: the delay of `retry`.
+            error: the reason.
         """
         if attempt.state is not _IN_FLIGHT:
             raise refusal(attempt)
         self._fail(attempt, AttemptState.NACKED, now, delay, error)
 
     def reject(self, attempt: AttemptT, error: BaseException | None) -> None:
-        """Give up a message without another attempt.
-
-        Raises:
-            AlreadySettled: the attempt was answered before.
-            LeaseExpired: the attempt has ended.
-        """
+        """Dead-letter a message without another attempt."""
         if attempt.state is not _IN_FLIGHT:
             raise refusal(attempt)
         attempt.state = AttemptState.REJECTED
@@ -341,21 +334,16 @@ class AckWindow(Generic[AttemptT]):
         self._begin_to_give_up(self._successor(attempt, error))
 
     def extend(self, attempt: AttemptT, now: float) -> None:
-        """Begin the time for an answer again.
-
-        Raises:
-            AlreadySettled: the attempt was answered before.
-            LeaseExpired: the attempt has ended.
-        """
+        """Restart `ack_wait`."""
         if attempt.state is not _IN_FLIGHT:
             raise refusal(attempt)
         attempt.deadline = now + self._settings.ack_wait
         self._in_flight.move_to_end(attempt.offset)
 
-    def take_back(self, attempt: AttemptT, now: float, delay: float) -> None:
-        """Undo that a message was handed out, as nobody works on it; it is due after a delay."""
+    def retract(self, attempt: AttemptT, now: float, delay: float) -> None:
+        """Undo a delivery that no worker holds; redeliver it after a delay, as the same attempt."""
         if attempt.state is not _IN_FLIGHT:
-            return  # dropped meanwhile
+            return  # dropped since
         attempt.state = AttemptState.DROPPED
         del self._in_flight[attempt.offset]
         following = self._successor(attempt, attempt.error)
@@ -365,14 +353,14 @@ class AckWindow(Generic[AttemptT]):
         self._delay(following, now + delay)
 
     def wait_here(self, attempt: AttemptT) -> None:
-        """Keep a message until it is due that was to be moved, and cannot be."""
+        """Delay a message in memory that could not be moved to a retry stream."""
         if attempt.state is AttemptState.GIVING_UP:
             self._delay(attempt, attempt.deadline)
 
     def give_up(self, attempt: AttemptT) -> None:
-        """Settle a message that was given up, once that is done."""
+        """Settle a message that was dead-lettered or moved."""
         if attempt.state is not AttemptState.GIVING_UP:
-            return  # dropped meanwhile
+            return  # dropped since
         attempt.state = AttemptState.GIVEN_UP
         del self._unsettled[attempt.offset]
         self.changes += 1
@@ -382,7 +370,7 @@ class AckWindow(Generic[AttemptT]):
     # Time
 
     def tick(self, now: float) -> list[AttemptT]:
-        """Do what is due; return attempts that were not answered in time."""
+        """Make due attempts ready, and return attempts that were not answered in time."""
         expired = []
         in_flight = self._in_flight
         while in_flight:
@@ -433,7 +421,7 @@ class AckWindow(Generic[AttemptT]):
         heappush(self._delayed, (until, attempt.offset, attempt))
 
     def _successor(self, attempt: AttemptT, error: BaseException | None) -> AttemptT:
-        """Return a new attempt of the same message, which takes its place in the log's order."""
+        """Return a new attempt of the same message, in the same place of `_unsettled`."""
         following = self._make(attempt.message)
         following.attempt, following.error = attempt.attempt, error
         self._unsettled[attempt.offset] = following
@@ -450,7 +438,7 @@ class AckWindow(Generic[AttemptT]):
         return b"" if self._settings.order is Order.PARTITION else attempt.message.key
 
     def _is_blocked(self, attempt: AttemptT) -> bool:
-        """Put a message in the line of its key; return True if it is not the first one."""
+        """Add a message to the line of its key; return True if others are before it."""
         key = self._key(attempt)
         if not key and self._settings.order is Order.KEY:
             return False
@@ -464,7 +452,7 @@ class AckWindow(Generic[AttemptT]):
         return True
 
     def _unblock(self, attempt: AttemptT) -> None:
-        """Let the next message of a key follow the one that was settled."""
+        """Make the next message of a key ready, after the one before was settled."""
         key = self._key(attempt)
         if key not in self._line:
             return
@@ -479,12 +467,13 @@ class AckWindow(Generic[AttemptT]):
     # The end
 
     def snapshot(self, *, last: bool = False) -> Snapshot | None:
-        """Return what is settled; None before the first message.
+        """Return the settled messages; None before the first message.
 
-        Of what is in flight only a suspect counts as attempted: if the process ends, it was alone.
+        The attempts of messages in flight do not count, except a suspect's: it is alone in flight,
+        so if the process ends, it is the cause.
 
         Args:
-            last: a suspect does not count either, as the process did not end.
+            last: the attempt of a suspect does not count either, as the process did not end.
         """
         self.changes = 0
         if self._next is None:
@@ -508,7 +497,7 @@ class AckWindow(Generic[AttemptT]):
         return Snapshot(following, unsettled)
 
     def stop(self) -> None:
-        """Hand out nothing more; attempts in flight can still be answered."""
+        """Deliver nothing more; attempts in flight can still be answered."""
         self.capacity = 0
         held = {*self._in_flight.values(), *self.given_up}
         for attempt in self._unsettled.values():
@@ -519,7 +508,7 @@ class AckWindow(Generic[AttemptT]):
         self._line.clear()
 
     def drop(self) -> None:
-        """Forget all messages: the partition is another member's."""
+        """Drop all messages: the partition was released or lost."""
         self.stop()
         for attempt in self._unsettled.values():
             attempt.state = AttemptState.DROPPED

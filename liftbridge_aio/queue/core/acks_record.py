@@ -1,4 +1,4 @@
-"""The record in which the acks of a partition are stored, and its text."""
+"""The record that stores the acks of a partition, and its encoding."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class AcksRecord:
     Attributes:
         group: the id of the group.
         stream: the stream of the messages.
-        owner: names the member that wrote it.
-        last: the member wrote it when it released the partition, so nothing was in flight.
-        snapshot: what is settled.
-        acks: acks of transactions that the next owner of the partition writes.
-        created: when the stream of the messages was created, as the offsets mean nothing in a
-            later one of its name; 0 if an earlier version wrote the record.
+        owner: identifies the writer.
+        last: True if the writer released the partition with it, so nothing was in flight.
+        snapshot: the settled messages.
+        acks: acks of open transactions, which the next owner of the partition writes.
+        created: the creation time of the message stream; offsets do not apply to a later stream of
+            the same name. 0 if an earlier release wrote the record.
     """
 
     group: str
@@ -38,7 +38,7 @@ class AcksRecord:
     created: int = 0
 
     def encode(self) -> bytes:
-        """Return its text."""
+        """Return the record as JSON."""
         snapshot = self.snapshot
         content = {
             "format": _FORMAT,
@@ -61,11 +61,7 @@ class AcksRecord:
 
     @classmethod
     def decode(cls, data: bytes) -> AcksRecord:
-        """Read the text of a record.
-
-        Raises:
-            MalformedData: it is none, or of a newer format.
-        """
+        """Decode a record; raise `MalformedData` for anything else, and for a newer format."""
         try:
             content = json.loads(data)
             if content["format"] != _FORMAT:
@@ -94,4 +90,4 @@ class AcksRecord:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, MalformedData):
                 raise
-            raise MalformedData(f"these are no acks of a queue: {data[:100]!r}") from error
+            raise MalformedData(f"not a record of a queue's acks: {data[:100]!r}") from error

@@ -14,14 +14,15 @@ class AttemptState(enum.Enum):
     """The state of one attempt to process a message."""
 
     BLOCKED = "blocked"
-    """An earlier message of its key, or of its partition, is unsettled."""
+    """It waits until earlier messages of its key, or of its partition, are settled."""
     DELAYED = "delayed"
-    """To be handed out again at a later time."""
+    """It is redelivered at a later time."""
     READY = "ready"
+    """It is redelivered as soon as there is capacity."""
     IN_FLIGHT = "in flight"
-    """Handed out, and not answered."""
+    """Delivered, and not answered."""
     GIVING_UP = "giving up"
-    """Not handed out any more: it is moved to the dead letters, or reported."""
+    """Not delivered any more: it is being dead-lettered, or moved to a retry stream."""
     ACKED = "acked"
     NACKED = "nacked"
     REJECTED = "rejected"
@@ -29,7 +30,7 @@ class AttemptState(enum.Enum):
     EXPIRED = "expired"
     """Not answered within ack_wait."""
     DROPPED = "dropped"
-    """The partition was released: another member has it, or will have it."""
+    """Retracted, or the partition was released or lost: a later attempt delivers the message."""
 
 
 MOVES: Final = {
@@ -43,7 +44,7 @@ MOVES: Final = {
         AttemptState.EXPIRED,
         AttemptState.DROPPED,
     },
-    # DELAYED: one that was to be moved to a retry stream, and is too large for it.
+    # DELAYED: the message is too large for the retry stream, so it waits in memory.
     AttemptState.GIVING_UP: {
         AttemptState.GIVEN_UP,
         AttemptState.DELAYED,
@@ -56,7 +57,7 @@ MOVES: Final = {
     AttemptState.EXPIRED: set[AttemptState](),
     AttemptState.DROPPED: set[AttemptState](),
 }
-"""The allowed state transitions. A new attempt begins as BLOCKED, DELAYED, READY or GIVING_UP."""
+"""The allowed transitions. A new attempt begins as BLOCKED, DELAYED, READY or GIVING_UP."""
 
 _READY: Final = AttemptState.READY  # members are slow to look up
 SETTLED: Final = frozenset(
@@ -70,11 +71,10 @@ class Attempt:
 
     Attributes:
         message: the message.
-        attempt: 1 for the first one; 0 before it is handed out.
-        state: changed by the window only.
-        deadline: until when it must be answered while it is in flight, or when a delayed one, or
-            one that is moved, is due.
-        error: why the attempt before this one failed, or why the message is given up.
+        attempt: 1 for the first one; 0 before it is delivered.
+        state: changed by the window, or by the lease of a remote owner.
+        deadline: in flight: the end of ack_wait; delayed or moved: the due time; else infinite.
+        error: the error of the attempt before, or the reason for the dead letter.
     """
 
     __slots__ = ("attempt", "deadline", "error", "message", "state")
@@ -100,7 +100,7 @@ def refusal(attempt: Attempt) -> AlreadySettled | LeaseExpired:
     elif attempt.state is AttemptState.EXPIRED:
         error = LeaseExpired("the delivery was not answered within ack_wait")
     else:
-        text = "the partition was released: the queue was closed, or another member has it"
+        text = "the partition was released: the queue was closed, or another member owns it"
         error = LeaseExpired(text)
     message = attempt.message
     error.at(message.stream, message.partition, message.offset)

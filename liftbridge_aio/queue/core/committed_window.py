@@ -1,7 +1,8 @@
-"""The unsettled messages of a partition that is read committed, in the order of their acks.
+"""The unsettled messages of a partition that is read committed, in the order of commits.
 
-A message of a transaction stands at the position of the ack that commits it, and so may several;
-all others stand at their offsets. Positions never step back, offsets may. Pure.
+The position of a message is the offset of the ack that commits its transaction; several messages
+may share it. Other messages have their offsets as positions. Positions never decrease, offsets may.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from .ack_window import AckWindow, AttemptT, Snapshot, WindowSettings
 
 
 class CommittedWindow(AckWindow[AttemptT]):
-    """An `AckWindow` by positions; `move_to` says which one the next message has.
+    """An `AckWindow` by positions; `move_to` sets the position of the next message.
 
     Args:
-        settings: of the window.
+        settings: the settings.
         make: makes an attempt.
-        snapshot: what a former owner has settled; None: nothing is known.
+        snapshot: as for `AckWindow`.
         suspects: as for `AckWindow`.
     """
 
@@ -31,23 +32,24 @@ class CommittedWindow(AckWindow[AttemptT]):
         suspects: int = 0,
     ) -> None:
         super().__init__(settings, make, snapshot, suspects)
+        # State
         self._position = -1
-        """Of the message that is taken next."""
+        """The position of the next message, set by `move_to`."""
         self._is_last = True
-        """True if no other message stands there."""
+        """True if it is the last message with this position."""
         self._positions = {} if snapshot is None else dict(snapshot.positions)
-        """Those of unsettled messages, by offset, where they are not the same."""
+        """Positions of unsettled messages by offset, where they differ."""
         self._taken: set[int] = set()
-        """Offsets of messages that were taken at `_next`, where more may follow."""
+        """Offsets of messages taken at position `_next`, while more may follow there."""
         self._settled = frozenset[int]() if snapshot is None else snapshot.settled
-        """Offsets that are settled at `_known_below`."""
+        """Offsets that a former owner has settled at position `_known_below`."""
 
     def _position_of(self, offset: int) -> int:
         return self._positions.get(offset, offset)
 
     @property
     def base(self) -> int | None:
-        """The first position that is not settled; None before the first message."""
+        """The position of the first unsettled message; None before the first message."""
         first = next(iter(self._unsettled), None)
         return self._next if first is None else self._position_of(first)
 
@@ -55,13 +57,13 @@ class CommittedWindow(AckWindow[AttemptT]):
         """Set the position of the message that is taken next.
 
         Args:
-            position: the offset of the ack that commits it, or its own.
-            is_last: no other message stands there.
+            position: the offset of the ack that commits it, or its own offset.
+            is_last: no other message with this position follows.
         """
         self._position, self._is_last = position, is_last
 
     def take(self, message: Message, now: float) -> AttemptT | None:
-        """See `AckWindow`."""
+        """Implement `AckWindow`."""
         attempts = self._attempts_before(message)
         if attempts is None:
             return None
@@ -70,15 +72,15 @@ class CommittedWindow(AckWindow[AttemptT]):
         return self._begin(message, attempts, now)
 
     def skip(self, message: Message) -> None:
-        """See `AckWindow`."""
+        """Implement `AckWindow`."""
         self._attempts_before(message)
         self.changes += 1
 
     def _attempts_before(self, message: Message) -> int | None:
-        """Move on to a message; return its attempts so far, None if it is not to be handed out."""
+        """Advance to a message; return its attempts so far, None if it is not delivered."""
         position, offset = self._position, message.offset
         if self._next is not None and position < self._next:
-            return None  # read before
+            return None  # a repeat
         if position != self._next:
             self._taken.clear()
         elif offset in self._taken:
@@ -94,12 +96,12 @@ class CommittedWindow(AckWindow[AttemptT]):
         return None if is_settled else 0
 
     def ack(self, attempt: AttemptT, *, holds_key: bool = False) -> None:
-        """See `AckWindow`."""
+        """Implement `AckWindow`."""
         super().ack(attempt, holds_key=holds_key)
         self._positions.pop(attempt.offset, None)
 
     def give_up(self, attempt: AttemptT) -> None:
-        """See `AckWindow`."""
+        """Implement `AckWindow`."""
         super().give_up(attempt)
         if attempt.offset not in self._unsettled:
             self._positions.pop(attempt.offset, None)

@@ -2,14 +2,14 @@
 
     member                         owner of a partition
     Ask(room=0), to all       →
-                              ←    Offer, now and then, and when there is something after all
+                              ←    Offer, every second, and when new messages follow an empty grant
     Ask(room)                 →
                               ←    Lease, one for each message, then Granted
     Answer                    →
                               ←    Verdict
 
-A frame begins with `MAGIC` and the number of its kind. Fields follow in their order: numbers in
-eight bytes, texts, bytes, mappings and lists with their lengths before them.
+A frame begins with `MAGIC` and the number of its kind. Its fields follow in order: numbers in eight
+bytes; texts, bytes, mappings and lists with their lengths first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from liftbridge_aio.errors import MalformedData
 from liftbridge_aio.model import Message
 
 MAGIC: Final = b"lbl1"
-"""Begins every frame; another version has another one."""
+"""The first bytes of every frame; another version has another value."""
 
 
 class AnswerKind(enum.IntEnum):
@@ -36,7 +36,7 @@ class AnswerKind(enum.IntEnum):
     REJECT = 3
     EXTEND = 4
     GIVE_BACK = 5
-    """It was not processed: the attempt does not count. There is no verdict."""
+    """The message was not processed, so the attempt does not count. No verdict follows."""
 
 
 class Outcome(enum.IntEnum):
@@ -44,9 +44,9 @@ class Outcome(enum.IntEnum):
 
     TAKEN = 1
     LATE = 2
-    """The attempt has ended: the message is delivered again, or was."""
+    """The attempt has ended: the message is redelivered, or was."""
     NOT_STORED = 3
-    """The ack counts, and could not be stored yet."""
+    """The ack counts, but could not be stored yet."""
 
 
 class Offer(NamedTuple):
@@ -56,24 +56,25 @@ class Offer(NamedTuple):
     """The mailbox of the owner."""
     places: tuple[tuple[str, int], ...]
     has_more: bool
-    """True if it has something for the member that gets it, which it had not before."""
+    """True if there are messages for the receiver, whose last request was not fully granted."""
 
 
 class Ask(NamedTuple):
-    """A member has room for messages; with 0 it asks for offers."""
+    """A member asks for messages, or, with room 0, for offers."""
 
     mailbox: str
     member: str
     """Its id in the group."""
     room: int
+    """The number of messages that it would process at once."""
 
 
 class Lease(NamedTuple):
-    """A message for a member, to be answered in time."""
+    """A message for a member, to be answered within `time_left`."""
 
     owner: str
     token: int
-    """Its number at the owner."""
+    """The number of the lease at the owner."""
     stream: str
     partition: int
     offset: int
@@ -81,11 +82,11 @@ class Lease(NamedTuple):
     time_left: float
     """Seconds for an answer."""
     ack_wait: float
-    """Seconds for an answer after it was extended."""
+    """Seconds for an answer once the lease is extended."""
     error: str
-    """The reason why the attempt before this one failed; empty if it is not known."""
+    """The error of the attempt before; empty if unknown."""
     is_whole: bool
-    """False if the message was too large to be sent along: the member reads it."""
+    """False if the message was too large for NATS: the member reads it from the log."""
     key: bytes
     value: bytes
     timestamp: int
@@ -111,7 +112,7 @@ class Lease(NamedTuple):
         )
 
     def without_message(self) -> Lease:
-        """Return it without the message, but for its place."""
+        """Return the lease with the place of the message only."""
         nothing: dict[str, bytes] = {}
         return self._replace(
             is_whole=False,
@@ -125,15 +126,15 @@ class Lease(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """The leases that a member has asked for were sent."""
+    """The end of the leases for one request."""
 
     owner: str
     has_more: bool
-    """False if the owner has nothing now; it makes an offer once it has."""
+    """False if the owner has no more messages now; it sends an offer once it has some."""
 
 
 class Answer(NamedTuple):
-    """The outcome of a leased message."""
+    """The answer to a leased message."""
 
     mailbox: str
     number: int
@@ -141,7 +142,7 @@ class Answer(NamedTuple):
     token: int
     kind: AnswerKind
     delay: float = -1.0
-    """Seconds before the next attempt of a nack; negative: as `retry` of the queue says."""
+    """Seconds before the next attempt, of a nack; negative: the delay of `retry`."""
     backoff: bool = True
     error: str = ""
     stored: bool = False
@@ -149,7 +150,7 @@ class Answer(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether the owner has taken an answer."""
+    """The owner's reaction to an answer."""
 
     number: int
     kind: AnswerKind
@@ -165,7 +166,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class _Reader:
-    """Reads fields from bytes, and fails where these end too early."""
+    """Reads fields from bytes; raises ValueError if they end too early."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -269,21 +270,17 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame:
-    """Read a frame.
-
-    Raises:
-        MalformedData: it is none, or of another version.
-    """
+    """Decode a frame; raise `MalformedData` for anything else, and for another version."""
     start = len(MAGIC) + 1
     kind = _KINDS.get(data[start - 1]) if len(data) >= start else None
     if kind is None or not data.startswith(MAGIC):
-        raise MalformedData(f"this is nothing about leases: {data[:40]!r}")
+        raise MalformedData(f"not a frame about leases: {data[:40]!r}")
     reader = _Reader(data)
     reader.at = start
     try:
         frame: Frame = kind(*(form.read(reader) for form in _FIELDS[kind]))
     except (ValueError, OverflowError) as error:
-        raise MalformedData(f"a broken {kind.__name__} about a lease: {error}") from error
+        raise MalformedData(f"invalid {kind.__name__} frame: {error}") from error
     if reader.at != len(data):
-        raise MalformedData(f"{len(data) - reader.at} bytes follow a {kind.__name__} about a lease")
+        raise MalformedData(f"{len(data) - reader.at} bytes after a {kind.__name__} frame")
     return frame

@@ -12,23 +12,25 @@ class LeaseState(enum.Enum):
     """The state of a lease."""
 
     HELD = "held"
-    """It may be answered."""
+    """Unanswered."""
     ANSWERED = "answered"
-    """The answer has not reached the owner, and is to be sent."""
+    """Answered; the answer is not sent yet, or certainly did not arrive."""
     SENT = "sent"
     """The answer was sent once, and is not confirmed."""
     REPEATED = "repeated"
-    """The answer was sent more than once; one of these may have been taken."""
+    """The answer was sent more than once, and is not confirmed; any of them may have arrived."""
     CONFIRMED = "confirmed"
+    """The owner has accepted the answer."""
     REFUSED = "refused"
-    """The owner has said that the answer comes too late."""
+    """The owner has refused the answer: it was late."""
     EXPIRED = "expired"
-    """Nothing has reached the owner within ack_wait."""
+    """`ack_wait` is over, and no answer has reached the owner."""
     MOVED = "moved"
-    """Another member owns the partition, and nothing has reached the former owner."""
+    """Another member owns the partition now, and no answer has reached the former owner."""
     GIVEN_BACK = "given back"
+    """The message went back to the owner unprocessed."""
     IN_DOUBT = "in doubt"
-    """An answer may have been taken or not."""
+    """The answer was sent and not confirmed in time; the owner may have accepted it."""
 
 
 class LeaseEvent(enum.Enum):
@@ -37,7 +39,7 @@ class LeaseEvent(enum.Enum):
     ANSWER = "answer"
     SEND = "send"
     BOUNCE = "bounce"
-    """NATS has said that nobody received the answer."""
+    """NATS reports that the answer had no receiver."""
     CONFIRM = "confirm"
     REFUSE = "refuse"
     EXPIRE = "expire"
@@ -49,7 +51,7 @@ _S, _E = LeaseState, LeaseEvent
 
 LEASE_MOVES: Final = {
     (_S.HELD, _E.ANSWER): _S.ANSWERED,
-    (_S.HELD, _E.REFUSE): _S.REFUSED,  # to be extended
+    (_S.HELD, _E.REFUSE): _S.REFUSED,  # an extend that came too late
     (_S.HELD, _E.EXPIRE): _S.EXPIRED,
     (_S.HELD, _E.MOVE): _S.MOVED,
     (_S.HELD, _E.GIVE_BACK): _S.GIVEN_BACK,
@@ -67,10 +69,10 @@ LEASE_MOVES: Final = {
     (_S.REPEATED, _E.EXPIRE): _S.IN_DOUBT,
     (_S.REPEATED, _E.MOVE): _S.IN_DOUBT,
 }
-"""The next state. An event that is not listed changes nothing: it comes too late."""
+"""The next state. An event that is not listed is late, and changes nothing."""
 
 UNCONFIRMED: Final = frozenset({_S.ANSWERED, _S.SENT, _S.REPEATED})
-"""The states in which an answer is sent again, until it is confirmed."""
+"""The states in which the answer is resent until it is confirmed."""
 
 LOST: Final = {
     _S.REFUSED: AttemptState.EXPIRED,

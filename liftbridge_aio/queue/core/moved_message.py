@@ -1,4 +1,4 @@
-"""Messages that wait in a stream for their next attempt: what their headers say. Pure."""
+"""The headers of messages that wait in a retry stream for their next attempt. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 from liftbridge_aio.model import Message
 
 STREAM_HEADER: Final = "queue-stream"
-"""The stream that a dead letter, or a message that was moved, comes from."""
+"""The stream where a dead letter or a moved message was published."""
 PARTITION_HEADER: Final = "queue-partition"
 OFFSET_HEADER: Final = "queue-offset"
 ATTEMPTS_HEADER: Final = "queue-attempts"
 DUE_HEADER: Final = "queue-due"
-"""When the next attempt is due, in milliseconds since 1970."""
+"""The time of the next attempt, in milliseconds since 1970."""
 _PRECISION: Final = 0.001
-"""Seconds; that of the due time."""
+"""Seconds; the precision of the due time."""
 
 
 HEADERS: Final = frozenset(
     {STREAM_HEADER, PARTITION_HEADER, OFFSET_HEADER, ATTEMPTS_HEADER, DUE_HEADER}
 )
-"""The headers of a message that waits. They are believed only in streams that queues write to."""
+"""The headers of a moved message. They are trusted only in streams that queues write."""
 
 
 class Origin(NamedTuple):
@@ -33,10 +33,9 @@ class Origin(NamedTuple):
 
 
 def hide_headers(message: Message) -> None:
-    """Keep the headers of a queue from users: they are in `transaction_headers` from now on.
+    """Move the headers of a queue to `transaction_headers`, where users do not see them.
 
-    Call it for messages of retry streams, and for no others: elsewhere such headers were forwarded
-    by somebody, and say nothing about the message.
+    Call it only for messages of retry streams: in other streams such headers are the publisher's.
     """
     headers = message.headers
     own = {name: headers[name] for name in headers.keys() & HEADERS}
@@ -46,7 +45,7 @@ def hide_headers(message: Message) -> None:
 
 
 def origin_of(message: Message) -> Origin:
-    """Return where a message was published, also if it was moved since."""
+    """Return where a message was published first, even if it was moved since."""
     headers = message.transaction_headers
     if DUE_HEADER not in headers or STREAM_HEADER not in headers:
         return Origin(message.stream, message.partition, message.offset)
@@ -58,20 +57,21 @@ def origin_of(message: Message) -> Origin:
 
 
 def attempts_of(message: Message) -> int:
-    """Return how often a message was tried before it was moved."""
+    """Return the number of attempts before a message was moved."""
     return _number(message, ATTEMPTS_HEADER)
 
 
 def is_filler(message: Message) -> bool:
-    """Return True if a message of a tier is none that waits there.
+    """Return True if a message of a retry stream is a filler.
 
-    It was published so that those before it can be read, and is not handed out.
+    A filler is published to make a restarted server show the messages before it, and is never
+    delivered; see `RetryTiers.keep_visible`.
     """
     return DUE_HEADER not in message.transaction_headers
 
 
 def due_at(message: Message) -> float:
-    """Return when a message is due, in seconds since 1970."""
+    """Return the time of a message's next attempt, in seconds since 1970."""
     return _number(message, DUE_HEADER) / 1000
 
 

@@ -1,7 +1,7 @@
-"""Lets messages that may have ended a process be in flight alone, over all partitions.
+"""Delivers messages that may have crashed a process one at a time, over all partitions.
 
-Pure. After a crash the first messages of each partition are suspects, see `AckWindow`. One that was
-in flight with others would be blamed for what those do.
+After a crash the first messages of each partition are suspects, see `AckWindow`. While one is in
+flight, no other message is, of any partition: otherwise it would be blamed for their crashes. Pure.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from .attempt import AttemptState
 
 
 class Suspects(Generic[AttemptT]):
-    """Whose turn it is: that of the suspect in flight, or of the next one, or of all.
+    """The turns of suspects: one is in flight, or one is next, or all partitions deliver.
 
     Args:
-        windows: returns those of all partitions.
+        windows: returns the windows of all partitions.
     """
 
     def __init__(self, windows: Callable[[], Iterable[AckWindow[AttemptT]]]) -> None:
         self._windows = windows
+        # State
         self.is_active = False
-        """True if there is a turn to wait for."""
+        """True while a suspect is in flight or next; a fast test for the dispatcher."""
         self.is_awaited = False
-        """True if a partition waits for the end of a turn; see `end_turn`."""
+        """True once a partition waits for the end of a turn, until `end_turn`."""
         self._last: AttemptT | None = None
-        """The suspect that was handed out last."""
+        """The last delivered suspect, until `end_turn` finds it answered."""
         self._next: AckWindow[AttemptT] | None = None
-        """The partition of the next one: the others wait until that is in flight."""
+        """The partition of the next suspect; other partitions wait until it is in flight."""
 
     def must_wait(self, window: AckWindow[AttemptT]) -> bool:
-        """Return True if a partition must not hand out anything now."""
+        """Return True if a partition must not deliver now."""
         last, following = self._last, self._next
         if last is None and following is None and not window.suspects:
             return False
@@ -47,21 +48,21 @@ class Suspects(Generic[AttemptT]):
             return False
         return True
 
-    def handed_out(self, suspect: AttemptT) -> None:
+    def begin_turn(self, suspect: AttemptT) -> None:
         """Begin the turn of a suspect."""
         self._last, self._next = suspect, None
         self.is_active = True
 
-    def pass_over(self, window: AckWindow[AttemptT]) -> None:
-        """End the turn of a partition that hands out nothing, or is released."""
+    def cancel_turn(self, window: AckWindow[AttemptT]) -> None:
+        """Cancel the turn of a partition that cannot deliver, or is released."""
         if self._next is window:
             self._next = None
             self.is_active = self._last is not None
 
     def end_turn(self) -> bool:
-        """Return True, once, if partitions that waited may go on, as no suspect is in flight.
+        """Return True, once, if waiting partitions may continue, as no suspect is in flight.
 
-        To be called when something was answered or released.
+        Called after each answer and release.
         """
         if self._last is not None and self._last.state is not AttemptState.IN_FLIGHT:
             self._last = None

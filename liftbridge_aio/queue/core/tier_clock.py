@@ -1,4 +1,4 @@
-"""How long messages of a retry stream have yet to wait, though clocks are wrong. Pure."""
+"""The remaining waits of messages in a retry stream, even if clocks are wrong. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .moved_message import due_at
 class TierClock:
     """The waits of one partition of a retry stream.
 
-    A message is due at the time that its mover has noted, or a tier after its server stored it,
-    whichever is sooner: the clock of the mover or of this computer may be wrong by hours. The time
-    of the server is estimated from the messages: each was stored before it was looked at. If the
-    server's clock was ahead and is right again, messages come sooner by as much.
+    A message is due at the time in its header, or one tier after the server stored it, whichever is
+    sooner. The clocks of the member that moved it and of this computer may be wrong by hours. The
+    server's clock is estimated from the messages: each was stored before it was read. If the
+    server's clock was ahead and is corrected, messages are due sooner by the difference.
 
     Args:
         tier: seconds that each message waits.
@@ -23,25 +23,26 @@ class TierClock:
 
     def __init__(self, tier: float) -> None:
         self._tier = tier
+        # State
         self._looked_at = -1
-        """The highest offset so far."""
+        """The highest offset seen."""
         self._stored = -inf
-        """When that was stored, by the server's clock."""
+        """The time at which the server stored it, by the server's clock."""
         self._ahead = -inf
-        """The server's time minus that of the event loop, which does not jump, at least."""
+        """A lower bound of the server's clock minus the event loop's, which does not jump."""
 
     def remaining(self, message: Message, now: float, time_of_day: float) -> float:
-        """Return the seconds until a message is due; 0 or less: it is.
+        """Return the seconds until a message is due; 0 or less if it is due.
 
         Args:
-            message: the first one that waits.
+            message: the first waiting message.
             now: the time of the event loop.
             time_of_day: Unix seconds.
         """
         stored = message.timestamp / 1e9
         if message.offset > self._looked_at:
             ahead = stored - now
-            is_set_back = stored < self._stored  # what was learned from its clock is wrong
+            is_set_back = stored < self._stored  # the server's clock was corrected
             self._ahead = ahead if is_set_back else max(ahead, self._ahead)
             self._looked_at, self._stored = message.offset, stored
         by_server = stored + self._tier - (now + self._ahead)

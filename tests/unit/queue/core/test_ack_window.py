@@ -45,7 +45,7 @@ class Window:
         return attempt
 
     def again(self) -> tuple[int, int] | None:
-        attempt = self.core.take_again(self.now)
+        attempt = self.core.take_redelivery(self.now)
         return None if attempt is None else (attempt.offset, attempt.attempt)
 
     def wait(self, seconds: float) -> None:
@@ -144,7 +144,7 @@ def test_attempts_that_were_used_up_before_are_given_up_at_once() -> None:
 
 def test_a_suspect_that_nobody_got_has_had_no_attempt() -> None:
     window = Window(suspects=1, max_attempts=1)
-    window.core.take_back(window.handed(0), window.now, 0.5)
+    window.core.retract(window.handed(0), window.now, 0.5)
     assert (window.core.suspects, window.core.next_at()) == (1, 0.5)
     assert window.core.snapshot() == Snapshot(1, {0: 0})
     window.wait(0.5)
@@ -153,7 +153,7 @@ def test_a_suspect_that_nobody_got_has_had_no_attempt() -> None:
 
 def test_a_message_that_is_given_back_has_had_no_attempt() -> None:
     window = Window(max_attempts=1, order=Order.KEY)
-    window.core.take_back(window.handed(0, b"a"), window.now, 0)
+    window.core.retract(window.handed(0, b"a"), window.now, 0)
     assert window.take(1, b"a") is None  # the order of keys holds
     assert window.core.suspects == 0
     window.wait(0)
@@ -280,8 +280,8 @@ class Walk(RuleBasedStateMachine):
             self.handed_out(attempt)
 
     @rule()
-    def take_again(self) -> None:
-        attempt = self.window.core.take_again(self.window.now)
+    def take_redelivery(self) -> None:
+        attempt = self.window.core.take_redelivery(self.window.now)
         if attempt is not None:
             self.handed_out(attempt)
 
@@ -301,7 +301,7 @@ class Walk(RuleBasedStateMachine):
         elif how == "reject":
             core.reject(attempt, FAILURE)
         elif how == "take back":
-            core.take_back(attempt, self.window.now, delay or 0.0)
+            core.retract(attempt, self.window.now, delay or 0.0)
         else:
             core.extend(attempt, self.window.now)
 
@@ -365,7 +365,7 @@ class Walk(RuleBasedStateMachine):
             self.wait(11.0)
             while core.given_up:
                 self.give_up()
-            attempt = core.take_again(self.window.now)
+            attempt = core.take_redelivery(self.window.now)
             if attempt is None and self.read < len(self.log) and core.wants_more:
                 offset, key = self.log[self.read]
                 self.read += 1
