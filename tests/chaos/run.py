@@ -223,8 +223,9 @@ class Run:
             last = lacking[-1]
             self.load.check_processes()
             if time.monotonic() > acked_at + STUCK:
-                text = f"stuck after fault {len(self.verdict.faults)}: {', '.join(lacking)}"
-                raise AssertionError(text)
+                raise AssertionError(
+                    f"stuck after fault {len(self.verdict.faults)}: {', '.join(lacking)}"
+                )
             if time.monotonic() > acked_at + LOOK_AFTER:
                 # Of the others what is committed may be hidden while a node is down.
                 await self.losses.look(STREAM)

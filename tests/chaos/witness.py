@@ -121,11 +121,9 @@ class Witness:
                 async with asyncio.timeout(within + 30):
                     reply = await stdout.readline()
             except TimeoutError:
-                text = f"the witness does not answer to {do!r}"
-                raise ServersLost(text) from None
+                raise ServersLost(f"the witness does not answer to {do!r}") from None
         if not reply:
-            text = f"the witness ended when asked for {do!r}"
-            raise ServersLost(text)
+            raise ServersLost(f"the witness ended when asked for {do!r}")
         answer: dict[str, Any] = json.loads(reply)
         return answer
 
