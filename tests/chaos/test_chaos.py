@@ -14,7 +14,7 @@ from simulation.programs.producers import Producing
 from simulation.programs.transactions import Invoicing
 
 SEED: Final = 511
-SECONDS: Final = 55.0
+SECONDS: Final = 45.0
 LOADED: Final = 20.0
 """Seconds that programs get to work again where other tests run on the same machine."""
 PROGRAMS: Final = (*AT_LEAST_ONCE, Producing, Invoicing, Leasing, Measuring, Asking)
