@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -22,7 +21,7 @@ from liftbridge_aio import (
 )
 from liftbridge_aio.broker import EmbeddedBroker
 from support.faults import BOUND, QUICK, nothing_left_behind, within
-from support.suspensions import Moment, cancelled_at, watched_suspensions
+from support.suspensions import watched_suspensions
 
 Operation = Callable[[], Coroutine[Any, Any, Any]]
 
@@ -54,46 +53,38 @@ async def test_connecting(
     broker: EmbeddedBroker, begin: Callable[[Client], Coroutine[Any, Any, None]]
 ) -> None:
     """A client that was not connected is closed; one that only waited goes on."""
+    places: list[list[str]] = []
     with watched_suspensions() as suspensions:
-        for at in itertools.count(1):
-            struck = False
-            for moment in Moment:
-                async with nothing_left_behind():
-                    client = Client(broker.address, options=OPTIONS)
-                    struck |= await cancelled_at(suspensions, at, moment, lambda: begin(client))  # noqa: B023
-                    try:
-                        await within(BOUND, client.connect())
-                        await within(BOUND, client.ping())
-                    except ClientClosed:
-                        assert begin is connect
-                    await within(BOUND, client.aclose())
-            if not struck:
-                break
-    assert at > 3
+        for strike in suspensions.strikes():
+            async with nothing_left_behind():
+                client = Client(broker.address, options=OPTIONS)
+                await strike(partial(begin, client))
+                try:
+                    await within(BOUND, client.connect())
+                    await within(BOUND, client.ping())
+                except ClientClosed:
+                    assert begin is connect
+                await within(BOUND, client.aclose())
+            places.append(strike.place)
+    assert len(places) > 6
 
 
 async def test_closing(broker: EmbeddedBroker) -> None:
     """It is closed all the same, with everything that was in use; a second call finds it so."""
-    number = itertools.count()
+    places: list[list[str]] = []
     with watched_suspensions() as suspensions:
-        for at in itertools.count(1):
-            struck = False
-            for moment in Moment:
-                async with nothing_left_behind():
-                    client = Client(broker.address, options=OPTIONS)
-                    await client.connect()
-                    group = f"g{next(number)}"
-                    struck |= await closed_in_use(
-                        client, group, partial(cancelled_at, suspensions, at, moment)
-                    )
-            if not struck:
-                break
-    assert at > 3
+        for strike in suspensions.strikes():
+            async with nothing_left_behind():
+                client = Client(broker.address, options=OPTIONS)
+                await client.connect()
+                await closed_in_use(client, f"g{len(places)}", strike)
+            places.append(strike.place)
+    assert len(places) > 6
 
 
 async def closed_in_use(
-    client: Client, group_id: str, close: Callable[[Operation], Coroutine[Any, Any, bool]]
-) -> bool:
+    client: Client, group_id: str, close: Callable[[Operation], Coroutine[Any, Any, None]]
+) -> None:
     """Close a client that publishes, reads and is a member of a group; check what became of it."""
     futures = [await client.publish_async("s", b"") for _ in range(4)]
     await client.publish_unacked("s", b"")
@@ -102,7 +93,7 @@ async def closed_in_use(
     await reading.__aenter__()
     await group.__aenter__()
     await anext(group)
-    struck = await close(client.aclose)
+    await close(client.aclose)
     await within(BOUND, client.aclose())
     outcomes = [future.exception() or future.result() for future in futures]
     assert all(isinstance(one, Ack | LiftbridgeError) for one in outcomes)
@@ -116,4 +107,3 @@ async def closed_in_use(
         for used in (reading, group):
             with suppress(ClientClosed):  # its last position could not be stored any more
                 await used.aclose()
-    return struck

@@ -1,4 +1,4 @@
-"""Cancels an operation each time that anything of it waits: at the first, the second, and so on."""
+"""Cancels an operation wherever anything of it waits: at one place, the next, and so on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,35 +28,98 @@ class Moment(enum.Enum):
 
 
 class Suspensions:
-    """Sees every task of the client in this event loop wait, and cancels one at the chosen time."""
+    """Sees every task of the client in this event loop wait, and cancels one at places of choice.
+
+    A place is where in the client a task waits, together with where the operation does: what waits
+    at both again, in a loop, is no other place.
+    """
 
     def __init__(self) -> None:
-        self.place: list[str] = []
-        """The location of the last cancellation: files and lines, from the outermost."""
-        self.count = 0
-        self._at = 0
-        self._moment = Moment.BEFORE
+        self._met: set[tuple[str, ...]] = set()
+        """Places of cancellations until now."""
+        self._strike: Strike | None = None
+        """What waits for a place that is not among them."""
         self._victim: asyncio.Task[Any] | None = None
+        """The operation that is to be cancelled there."""
 
-    def aim(self, victim: asyncio.Task[Any], at: int, moment: Moment) -> None:
-        """Cancel a task when the client has waited `at` times from now on, in whatever task."""
-        self.count = 0
-        self._victim, self._at, self._moment = victim, at, moment
+    def strikes(self, *, alternating: bool = False) -> Iterator[Strike]:
+        """Yield what cancels an operation, each time at another place, until there is none left.
+
+        Args:
+            alternating: True: at one moment or the other, in turn; False: at both.
+        """
+        for moments in [cycle(Moment)] if alternating else map(repeat, Moment):
+            self._met.clear()
+            for moment in moments:
+                strike = Strike(self, moment)
+                yield strike
+                if not strike.place:
+                    break
+
+    def aim(self, strike: Strike | None, victim: asyncio.Task[Any] | None) -> None:
+        """Cancel a task at the next place that was not met before; None: not any more."""
+        self._strike, self._victim = strike, victim
 
     def suspended(self, coroutine: Any, waits_for: Any) -> None:
         """Take note that a coroutine is about to wait."""
-        place = [] if self._victim is None else _place(coroutine)
-        if self._victim is None or not place:
+        strike, victim = self._strike, self._victim
+        place = [] if victim is None else _place(coroutine)
+        if strike is None or victim is None or not place:
             return
-        self.count += 1
-        if self.count != self._at:
+        both = *place, "while", *_place(victim.get_coro())
+        if both in self._met:
             return
-        victim, self._victim = self._victim, None
-        self.place = place
-        if self._moment is Moment.TOGETHER and isinstance(waits_for, asyncio.Future):
+        self._met.add(both)
+        self._strike = None
+        strike.place = place
+        if strike.moment is Moment.TOGETHER and isinstance(waits_for, asyncio.Future):
             waits_for.add_done_callback(lambda _: victim.cancel())
         else:
             victim.cancel()
+
+
+class Strike:
+    """One cancellation.
+
+    Args:
+        suspensions: choose the place.
+        moment: when it comes.
+    """
+
+    def __init__(self, suspensions: Suspensions, moment: Moment) -> None:
+        self._suspensions = suspensions
+        self.moment = moment
+        self.place: list[str] = []
+        """Its location: files and lines, from the outermost; empty if the operation ended."""
+
+    def __repr__(self) -> str:
+        return f"{self.moment.value} {self.place}"
+
+    async def __call__(self, operation: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run an operation, and cancel it where none was cancelled before.
+
+        It must end within `BOUND` seconds, by its result, an error of the tree or its
+        cancellation, and hold one request to be cancelled at most: the one that was made.
+        """
+        held: list[int] = []
+
+        async def run() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            try:
+                await operation()
+            finally:
+                held.append(task.cancelling())
+
+        task = asyncio.create_task(run(), name="the operation under test")
+        self._suspensions.aim(self, task)
+        done, _ = await asyncio.wait([task], timeout=BOUND)
+        self._suspensions.aim(None, None)
+        assert done, f"does not end after its cancellation, {self}"
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, LiftbridgeError):
+            raise error
+        assert held == [int(task.cancelled())], "a cancellation was swallowed, or one held too many"
 
 
 class _Stepped(Coroutine[Any, Any, Any]):
@@ -120,39 +184,3 @@ def _place(coroutine: Any) -> list[str]:
             found.append(f"{file.removeprefix(_ROOT)}:{frame.f_lineno}")
         inner = getattr(inner, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
     return found
-
-
-async def cancelled_at(
-    suspensions: Suspensions,
-    at: int,
-    moment: Moment,
-    operation: Callable[[], Coroutine[Any, Any, Any]],
-) -> bool:
-    """Run an operation, cancelled when the client waits for the `at`-th time.
-
-    It must end within `BOUND` seconds, by its result, an error of the tree or its cancellation,
-    and hold one request to be cancelled at most: the one that was made.
-
-    Returns:
-        Whether it came so far; False where it had ended before.
-    """
-    held: list[int] = []
-
-    async def run() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        try:
-            await operation()
-        finally:
-            held.append(task.cancelling())
-
-    task = asyncio.create_task(run(), name="the operation under test")
-    suspensions.aim(task, at, moment)
-    done, _ = await asyncio.wait([task], timeout=BOUND)
-    assert done, f"does not end after its cancellation, number {at}, at {suspensions.place}"
-    struck = suspensions.count >= at
-    error = None if task.cancelled() else task.exception()
-    if error is not None and not isinstance(error, LiftbridgeError):
-        raise error
-    assert held == [int(task.cancelled())], "a cancellation was swallowed, or one held too many"
-    return struck
