@@ -69,7 +69,7 @@ LONG: Final = (
 for members, leases and sessions to be given up."""
 IN_VIRTUAL_TIME: Final = (
     *("tests/simulation", "tests/faults", "tests/cluster", "tests/cancellation"),
-    "tests/fault_proxy",
+    *("tests/durable_streams/test_gateway.py", "tests/fault_proxy"),
 )
 """Where the tests are that `simulation` runs in virtual time, and the other sessions leave out."""
 ON_OLDEST: Final = (

@@ -477,7 +477,7 @@ async def test_an_append_prolongs_a_life_though_its_gateway_is_killed(
         await asyncio.sleep(1)
         appended = loop.time()
         await client.publish(log, b"paid", ack_policy=AckPolicy.ALL)
-        while loop.time() < created + 2.6:
+        while loop.time() < created + 2.1:
             assert (await other.head(PATH)).status_code == 200
             await asyncio.sleep(0.1)
         assert (await http.put("/v1/stream/fork", headers=fork)).status_code == 201

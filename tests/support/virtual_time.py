@@ -1,17 +1,21 @@
 """An event loop in virtual time for tests on embedded brokers: waiting takes no time.
 
 A test that carries the marker `virtual_time` runs on it where Python is 3.12 or later, and on the
-usual event loop elsewhere. In `tests/faults` and `tests/cluster` each test gets the marker whose
-parameters and fixtures name no real server: the same test on a real server is the witness. The
-network is simulated, and fault proxies work in it. A test that starts processes, opens sockets
-itself, counts the turns of its loop or moves many bytes, which costs more than waiting, carries
-`real_time`. The simulation in `tests/simulation` has hosts, faults and seeds besides.
+usual event loop elsewhere. In the places listed here each test gets the marker whose parameters and
+fixtures name no real server: the same test on a real server is the witness. The network is
+simulated, and fault proxies work in it. A test that starts processes, opens sockets itself, counts
+the turns of its loop or moves many bytes, which costs more than waiting, carries `real_time`. Each
+test begins with the same chance: LIFTBRIDGE_SEED=7 gives them all another one. The simulation in
+`tests/simulation` has hosts, faults and seeds besides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import os
+import random
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -23,10 +27,12 @@ from unittest.mock import patch
 import pytest
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+SEED: Final = int(os.environ.get("LIFTBRIDGE_SEED", "0"))
+"""Decides what runs next, how long a packet takes, and what the code under test draws."""
 LATENCY: Final = (0.0001, 0.0005)
 """Seconds that a packet takes, least and most."""
-FOLDERS: Final = frozenset({"faults", "cluster"})
-"""Folders whose tests run on both embedded and real servers, and wait for what happens to them."""
+PLACES: Final = frozenset({"faults", "cluster", "test_gateway.py"})
+"""Folders and files whose tests run on both embedded and real servers, and wait there."""
 IS_POSSIBLE: Final = sys.version_info >= (3, 12)
 
 if IS_POSSIBLE or TYPE_CHECKING:
@@ -50,7 +56,8 @@ if IS_POSSIBLE or TYPE_CHECKING:
         """An event loop whose clock moves when nothing can run; all addresses are this machine."""
 
         def __init__(self) -> None:
-            super().__init__(seed=0)
+            super().__init__(SEED)
+            random.seed(SEED)
             self.net.set_defaults(latency=LATENCY)
             self._began = time.time()
             self._ports = itertools.count(20_000)
@@ -91,6 +98,12 @@ if IS_POSSIBLE or TYPE_CHECKING:
             """Do nothing: a server here has no socket that could become readable."""
             return False
 
+        def close(self) -> None:
+            """Take what is left of the test out of collections, of which each run makes one."""
+            super().close()
+            gc.collect()
+            gc.freeze()
+
         async def shutdown_asyncgens(self) -> None:
             """Do nothing: asynchronous generators are closed by their owners."""
 
@@ -129,11 +142,12 @@ def mark_embedded(items: Sequence[pytest.Item], real: Collection[str]) -> None:
     """
     for item in items:
         if (
-            item.path.parent.name in FOLDERS
+            not PLACES.isdisjoint({item.path.parent.name, item.path.name})
             and isinstance(item, pytest.Function)
             and iscoroutinefunction(item.obj)
             and not item.get_closest_marker("real_time")
         ):
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
-            if {*item.fixturenames, *map(str, parameters.values())}.isdisjoint(real):
+            named = {each for each in parameters.values() if isinstance(each, str)}
+            if named.union(item.fixturenames).isdisjoint(real):
                 item.add_marker(pytest.mark.virtual_time)
