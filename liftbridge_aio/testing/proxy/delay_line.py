@@ -15,6 +15,9 @@ _BURST_SECONDS: Final = 0.05
 """Seconds of idle time for which a throttled connection accumulates allowance."""
 _QUANTUM_SECONDS: Final = 0.01
 """Bytes that a throttled connection forwards at once."""
+_ROUNDING: Final = 1e-9
+"""Seconds by which a computed time may be early: without them the last byte could be short of a
+trillionth of its allowance, at a time that is the next one, too."""
 
 
 @dataclass(slots=True)
@@ -123,4 +126,4 @@ class DelayLine:
             return self.size
         burst = max(1.0, rate * _BURST_SECONDS)
         self._credit = min(burst, self._credit + passed * rate)
-        return int(self._credit)
+        return int(self._credit + rate * _ROUNDING)

@@ -76,7 +76,7 @@ class LineAgainstModel(RuleBasedStateMachine):
         slowest = 1.0 / (self.conditions.bytes_per_second or 1e9)
         longest = self.conditions.delay + self.conditions.jitter + 2 * max(0.01, slowest)
         assert ready <= self.now + longest + 1e-6
-        self.now = max(self.now, ready) + 1e-6
+        self.now = max(self.now, ready)
         data = self.line.pop(self.now)
         assert data
         self.popped += data
@@ -109,6 +109,16 @@ def test_jitter_spreads_but_never_reorders() -> None:
     assert out == bytes(range(100))
     assert 1.0 <= times[0] <= 2.0
     assert 2.0 <= times[-1] <= 3.0
+
+
+def test_a_throttled_line_has_bytes_when_it_is_ready() -> None:
+    """Without them its timer would fire again and again, in virtual time for ever."""
+    for seventh in range(50):
+        throttled, now = line(Conditions(bytes_per_second=200_000)), seventh / 7
+        throttled.push(bytes(40_000), now)
+        while throttled.size:
+            now = throttled.ready_at(now) or now
+            assert throttled.pop(now)
 
 
 def test_many_small_pieces_are_few_in_memory() -> None:
