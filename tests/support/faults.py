@@ -172,6 +172,7 @@ async def nothing_left_behind() -> AsyncIterator[None]:
     The client's own must be gone at once; servers and proxies in this loop get a moment to
     notice that a connection is closed.
     """
+    await asyncio.sleep(0.001)  # until nothing can run: a broker may be about to begin its tasks
     before = asyncio.all_tasks()
     yield
     ours = [
