@@ -155,7 +155,8 @@ class MemberRuntime:
         self._check_open()
 
     def _check_open(self) -> None:
-        if self.closing or self.member.state in OVER:
+        # Of a client that is closed, another task may end before that of the member.
+        if self.readers.merge.is_finished or self.member.state in OVER:
             raise ClientClosed("the group, or the client, was closed while the group was joined")
 
     def begin(self) -> None:
