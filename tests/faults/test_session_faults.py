@@ -49,9 +49,10 @@ async def test_a_task_that_is_cancelled_from_outside(victim: str, data_path: str
     ):
         await client.create_stream("s")
         await client.publish("s", b"before")
-        broker.faults.drop("PublishAsync", at="reply")
+        lost = broker.faults.drop("PublishAsync", at="reply")
         future = await client.publish_async("s", b"on its way")
         await client.publish_unacked("s", b"fire and forget")
+        await lost.wait()
         for task in asyncio.all_tasks():
             if victim in task.get_name():
                 task.cancel()
