@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
@@ -18,6 +18,9 @@ from liftbridge_aio._runtime.event_loop import begun_later
 from liftbridge_aio.errors import ClientClosed, ConnectionFailed, LiftbridgeError
 
 logger = logging.getLogger("liftbridge_aio.tasks")
+
+_UNUSED_TIMEOUT: Final = 1.0
+"""Seconds within which a supervisor without children stops."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -136,14 +139,14 @@ class Supervisor:
     async def start(self) -> None:
         """Start the owner task and wait until its group is open.
 
-        Cancelling the wait stops the supervisor again.
+        Cancelling the wait stops the supervisor again, and its task has ended then.
         """
         opened = asyncio.Event()
         self._task = asyncio.create_task(self._own(opened), name=f"{self.name}:supervisor")
         try:
             await opened.wait()
         except BaseException:
-            self._stopping.set()
+            await self.stop(_UNUSED_TIMEOUT)
             raise
 
     async def _own(self, opened: asyncio.Event) -> None:
