@@ -20,12 +20,11 @@ from .server.settings import (
     ServerProfile,
 )
 from .server.tls import BrokerTLS
-from .storage.core.operation_list import IndexedOperation, existing_streams
-from .storage.core.operations import CreateStream, Operation
+from .storage.core.operation_list import IndexedOperation
+from .storage.core.operations import CreateStream
 from .storage.core.segment import LostSegment
 from .storage.data_directory import DataDirectory, DataDirectoryError
 from .storage.journal import CorruptJournal
-from .storage.operation_journal import OperationJournal
 from .storage.storage import DiskStorage, MemoryStorage
 
 
@@ -139,20 +138,14 @@ def _in_memory(settings: BrokerSettings, server_id: str) -> Callable[[Clock], Ba
 def _on_disk(settings: BrokerSettings, server_id: str, path: Path) -> Callable[[Clock], Backing]:
     def open_backing(clock: Clock) -> Backing:
         directory = DataDirectory(path)
-
-        def store(index: int, operation: Operation) -> None:
-            if isinstance(operation, CreateStream):  # folders first: a missing one means lost data
-                directory.make_stream(index, len(operation.partitions))
-            journal.append(index, operation)
-
         try:
-            journal = OperationJournal(directory.journal)
-            _check_server_id(server_id, journal.stored, path)
-            directory.check_streams(existing_streams(journal.stored), journal.last_index)
-            controller = Controller(store)
-            controller.replay(journal.stored)
+            storage = DiskStorage(directory)
+            _check_server_id(server_id, storage.operations, path)
+            storage.check_streams()
+            controller = Controller(storage.store)
+            controller.replay(storage.operations)
             cluster = LocalCluster(settings, controller)
-            node = cluster.add_node(server_id, DiskStorage(directory))
+            node = cluster.add_node(server_id, storage)
         except CorruptJournal as error:
             directory.close()
             raise DataDirectoryError(str(error)) from error

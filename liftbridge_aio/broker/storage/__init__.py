@@ -9,6 +9,6 @@
 - `open_files`: Reads and writes files in place, with a limited number of them open.
 - `operation_journal`: Operations on disk: JSON in the entries of a journal.
 - `segment_recovery`: Recovery of the segment files of an earlier process.
-- `storage`: Opens the logs of a broker, in memory or in a data directory.
+- `storage`: What a broker stores, in memory or in a data directory.
 - `core/`: The pure parts of storage: no event loop, clock, randomness or I/O.
 """

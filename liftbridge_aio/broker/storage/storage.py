@@ -1,14 +1,17 @@
-"""Opens the logs of a broker, in memory or in a data directory."""
+"""What a broker stores, in memory or in a data directory."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from .core.log import PartitionLog
-from .core.operations import CreateStream
+from .core.operation_list import IndexedOperation, existing_streams
+from .core.operations import CreateStream, Operation
 from .core.segment import SegmentStore
 from .core.stream_config import LogLimits
 from .data_directory import DataDirectory
+from .operation_journal import OperationJournal
 
 logger = logging.getLogger("liftbridge_aio.broker")
 
@@ -26,11 +29,36 @@ class MemoryStorage:
 
 
 class DiskStorage:
-    """Logs in a data directory."""
+    """Operations and logs in a data directory."""
 
     def __init__(self, directory: DataDirectory) -> None:
-        """Store logs in a data directory."""
+        """Store operations and logs in a data directory.
+
+        Raises:
+            CorruptJournal: a stored operation cannot be read.
+            OSError: the journal cannot be rewritten.
+        """
         self._directory = directory
+        self._journal = OperationJournal(directory.journal)
+
+    @property
+    def operations(self) -> Sequence[IndexedOperation]:
+        """The operations that were stored before, with their indices."""
+        return self._journal.stored
+
+    def check_streams(self) -> None:
+        """Check that operations and folders agree; errors are those of `DataDirectory`."""
+        self._directory.check_streams(existing_streams(self.operations), self._journal.last_index)
+
+    def store(self, index: int, operation: Operation) -> None:
+        """Store an operation, before it is applied.
+
+        Raises:
+            OSError: it cannot be stored.
+        """
+        if isinstance(operation, CreateStream):  # folders first: a missing one means lost data
+            self._directory.make_stream(index, len(operation.partitions))
+        self._journal.append(index, operation)
 
     def open_log(self, stream: CreateStream, index: int, number: int) -> PartitionLog:
         """Open a log.

@@ -11,6 +11,7 @@ import pytest
 from liftbridge_aio.broker.storage.core.operations import CreateStream, PartitionPlacement
 from liftbridge_aio.broker.storage.core.stream_config import StreamConfig
 from liftbridge_aio.broker.storage.data_directory import DataDirectory, DataDirectoryError
+from liftbridge_aio.broker.storage.storage import DiskStorage
 from support.broker.disk_logs import message
 from support.broker.killing import each_kill
 
@@ -48,6 +49,18 @@ def test_a_second_broker_is_refused_while_the_first_runs(tmp_path: Path) -> None
 
     first.close()
     DataDirectory(tmp_path).close()
+
+
+def test_a_stream_in_the_journal_has_its_folders_before_any_log(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    DiskStorage(directory).store(1, created("s", partitions=2))
+    directory.close()
+
+    directory = DataDirectory(tmp_path)
+    storage = DiskStorage(directory)
+    storage.check_streams()
+    assert [*storage.operations] == [(1, created("s", partitions=2))]
+    directory.close()
 
 
 @pytest.mark.parametrize(
