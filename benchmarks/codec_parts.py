@@ -17,7 +17,7 @@ from liftbridge_aio.wire.codec import (
     decode_message,
     decode_messages,
     decode_publish_responses,
-    frame_publish_fast,
+    frame_publish,
     message_place,
     publish_head,
 )
@@ -74,7 +74,7 @@ def publish_response(offset: int) -> bytes:
 
 def encode() -> bytes:
     """One message to publish."""
-    return frame_publish_fast(_PUBLISH_HEAD, VALUE, None, None, None, CORRELATION_ID)
+    return frame_publish(_PUBLISH_HEAD, VALUE, None, None, None, CORRELATION_ID)
 
 
 def frame(kind: int, flags: int, payload: bytes) -> bytes:

@@ -182,7 +182,7 @@ class ClientPublishing(ClientBase):
             check_options("Client.publish_async", options, PublishOptions)
             message = OutgoingMessage(stream, value, key, headers, **options)
             future = await self._living.submit(message)
-        expected = options.get("expected_offset")
+        expected = options.get("expected_offset") if options else None
         if expected is not None:
             future.add_done_callback(partial(self._check_offset, stream, expected))
         return future

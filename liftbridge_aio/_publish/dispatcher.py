@@ -94,7 +94,8 @@ class Dispatcher:
         pending.expected_offset = expected_offset
         pending.send_by = send_by
         pending.session = None
-        self._table.add(pending)
+        self._table.unsettled[correlation_id] = pending
+        route.unsettled += 1
         try:
             if route.queue.state is _OPEN:
                 session.submit(pending)  # as the queue would have it, without asking it

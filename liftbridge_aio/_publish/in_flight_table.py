@@ -25,8 +25,8 @@ _UNSEEN_REMEMBERED: Final = 1024
 class InFlightTable:
     """The messages that are not settled, and what became of the others.
 
-    It alone adds messages and settles them, and with that it alone changes `unsettled`, here and in
-    routes.
+    It alone settles messages, and with that it alone removes from `unsettled`, here and in routes.
+    `Dispatcher.enqueue` adds to both.
     """
 
     def __init__(self, window: Window, reporter: Reporter) -> None:
@@ -48,11 +48,6 @@ class InFlightTable:
     def all(self) -> list[PendingPublish]:
         """Return the messages that are not settled, oldest first."""
         return list(self.unsettled.values())
-
-    def add(self, pending: PendingPublish) -> None:
-        """Add a message, for which there is room in the window."""
-        self.unsettled[pending.correlation_id] = pending
-        pending.route.unsettled += 1
 
     def succeed(self, batch: AckBatch) -> None:
         """Settle messages, none of which must be settled yet, with their acks."""

@@ -37,8 +37,8 @@ class PublishTerms:
 class PartitionRoute:
     """The way of one partition's messages, and what is known of its log.
 
-    The in-flight table changes `unsettled`, the queue changes itself, and the dispatcher changes
-    everything else.
+    The in-flight table counts `unsettled` down, the queue changes itself, and the dispatcher
+    changes everything else.
     """
 
     stream: str

@@ -33,7 +33,7 @@ from liftbridge_aio.model import Ack, AckPolicy, OutgoingMessage, PublishOptions
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.options import ClientOptions, timer_seconds
 from liftbridge_aio.partitioner import by_key, choose_partition
-from liftbridge_aio.wire.codec import frame_publish, frame_publish_fast
+from liftbridge_aio.wire.codec import encode_headers, frame_publish
 from liftbridge_aio.wire.framing import PREFIX_BYTES
 
 from .deadlines import DeadlineTimer
@@ -44,8 +44,6 @@ from .message import PartitionRoute, PublishTerms
 logger = logging.getLogger("liftbridge_aio.publisher")
 
 _LEADER: Final = AckPolicy.LEADER
-_PLAIN_OPTIONS: Final = frozenset({"partition", "expected_offset", "ack_policy"})
-"""Options of messages that `submit_now` takes."""
 
 
 class PublisherStatistics(NamedTuple):
@@ -141,7 +139,16 @@ class Publisher:
         else:
             check_text(correlation_id, "a correlation id")
         head, terms = route.plain[policy]
-        frame = frame_publish(head, message, correlation_id)
+        expected_offset = message.expected_offset
+        frame = frame_publish(
+            head,
+            bytes(message.value),
+            None if message.key is None else bytes(message.key),
+            None,
+            None if expected_offset is None else int(expected_offset),
+            correlation_id,
+            encode_headers(message.headers) + encode_headers(message.own_headers),
+        )
         size = len(frame)
         limit = self._options.max_message_bytes
         check_size(size - PREFIX_BYTES, limit, stream=route.stream, partition=route.partition)
@@ -160,7 +167,7 @@ class Publisher:
             ack_timeout if message.timeout is None else min(ack_timeout, latest_write)
         )
         pending = self._dispatcher.enqueue(
-            route, terms, correlation_id, frame, send_by, message.expected_offset
+            route, terms, correlation_id, frame, send_by, expected_offset
         )
         partitioner = message.partitioner or self._partitioner
         if message.partition is None and message.key is None and partitioner is None:
@@ -181,7 +188,7 @@ class Publisher:
                 count,
             )
 
-    def submit_now(
+    def submit_now(  # noqa: C901, PLR0912 - a call for a part of it would take longer than the part
         self,
         stream: str,
         value: bytes,
@@ -204,19 +211,18 @@ class Publisher:
         if get_ident() != self._thread or not self._loop.is_running():
             return None
         partition = expected_offset = None
-        ack_policy = _LEADER
-        if options:
-            if not _PLAIN_OPTIONS.issuperset(options) and not _are_plain(options):
+        policy = _LEADER
+        for name, given in options.items():
+            if name == "partition" and type(given) is int:
+                partition = given
+            elif name == "ack_policy" and type(given) is AckPolicy:
+                policy = given
+            elif name == "expected_offset" and type(given) is int:
+                expected_offset = given
+            elif given is not None or name == "ack_policy":
                 return None
-            partition = options.get("partition")
-            expected_offset = options.get("expected_offset")
-            ack_policy = options.get("ack_policy", _LEADER)
-            if (
-                type(ack_policy) is not AckPolicy
-                or (partition is not None and type(partition) is not int)
-                or (expected_offset is not None and ack_policy is AckPolicy.NONE)
-            ):
-                return None
+        if expected_offset is not None and policy is AckPolicy.NONE:
+            return None
         try:
             # Stream and partition were checked when the first message went there.
             if partition is not None:
@@ -227,12 +233,10 @@ class Publisher:
                 route = self._routes[stream, self._partition_by_key(stream, key)]
         except (KeyError, TypeError):
             return None
-        head, terms = route.plain[ack_policy]
+        head, terms = route.plain[policy]
         self._id_count = count = self._id_count + 1
         correlation_id = f"{self._id_prefix}{count}"
-        frame = frame_publish_fast(
-            head, value, key, headers, expected_offset, correlation_id, encoded
-        )
+        frame = frame_publish(head, value, key, headers, expected_offset, correlation_id, encoded)
         size = len(frame)
         if not 0 < size <= self._surely_sendable or not self._window.try_enter(size):
             return None
@@ -393,8 +397,3 @@ class Publisher:
             if not pending.cancelled():
                 # The warning above stands for all; asyncio would log each that nobody looks at.
                 pending.exception()
-
-
-def _are_plain(options: PublishOptions) -> bool:
-    """Return True if no option is set but those that `submit_now` takes."""
-    return all(value is None or name in _PLAIN_OPTIONS for name, value in options.items())

@@ -20,7 +20,7 @@ import anyio
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach
 from liftbridge_aio.errors import ClientClosed, LiftbridgeError, MalformedData
-from liftbridge_aio.model import Ack, AckError, AckPolicy, OutgoingMessage
+from liftbridge_aio.model import Ack, AckError, AckPolicy
 from liftbridge_aio.net.broker_connection import BrokerConnection, Purpose, StreamCall
 from liftbridge_aio.net.fast_call import FastCall
 from liftbridge_aio.net.network import Network
@@ -196,7 +196,7 @@ class PublishSession:
         self._marker_count += 1
         correlation_id = f"{self._marker_prefix}{self._marker_count}"
         head = publish_head("", 0, AckPolicy.LEADER)
-        frame = frame_publish(head, OutgoingMessage("", b""), correlation_id)
+        frame = frame_publish(head, b"", None, None, None, correlation_id)
         marker = FlushMarker(correlation_id, frame, self._loop.create_future())
         self._markers[correlation_id] = marker
         self.outbox.append(marker)

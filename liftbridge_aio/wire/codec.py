@@ -25,7 +25,6 @@ from liftbridge_aio.model import (
     HeadersRow,
     Message,
     MessageRow,
-    OutgoingMessage,
 )
 
 from . import proto
@@ -75,26 +74,7 @@ def publish_head(stream: str, partition: int, ack_policy: AckPolicy) -> bytes:
     return head
 
 
-def frame_publish(head: bytes, message: OutgoingMessage, correlation_id: str) -> bytes:
-    """Encode a PublishRequest with gRPC's prefix; the message must have been checked.
-
-    Encoded protobuf messages that are joined merge, so `publish_head` is encoded once per partition
-    and only the other fields are encoded here.
-    """
-    rest = b""
-    if message.expected_offset is not None:
-        rest = _expected_offset(message.expected_offset)
-    if message.key:
-        rest += _before_key(len(message.key)) + message.key
-    for headers in (message.headers, message.own_headers):
-        for name, content in (headers or {}).items():
-            rest += _before_content(name, len(content)) + content
-    value, correlation = message.value, correlation_id.encode()
-    before, between = _around(head, len(value), len(correlation), len(rest))
-    return b"".join((before, value, between, correlation, rest))
-
-
-def frame_publish_fast(  # noqa: C901 - a call per field would take longer than the checks
+def frame_publish(  # noqa: C901 - a call per field would take longer than the checks
     head: bytes,
     value: bytes,
     key: bytes | None,
@@ -103,12 +83,15 @@ def frame_publish_fast(  # noqa: C901 - a call per field would take longer than 
     correlation_id: str,
     encoded: bytes = b"",
 ) -> bytes:
-    """Encode what `frame_publish` encodes, of fields that were not checked.
+    """Encode a PublishRequest with gRPC's prefix.
 
-    `encoded` has further headers, see `encode_uuid_header`.
+    Encoded protobuf messages that are joined merge, so `publish_head` is encoded once per partition
+    and only the other fields are encoded here. They need not have been checked; `encoded` has
+    further headers, see `encode_headers` and `encode_uuid_header`.
 
     Returns:
-        Nothing where a field is unusual or wrong, so that the message must be checked.
+        Nothing where a field is unusual or wrong, so that the message must be checked. Afterwards
+        headers are given as `encoded`, because names that are seldom used are not cached here.
     """
     if type(value) is not bytes:
         return b""
@@ -116,11 +99,11 @@ def frame_publish_fast(  # noqa: C901 - a call per field would take longer than 
     if key is None and headers is None and expected_offset is None and not encoded:
         before, between = _around(head, len(value), len(correlation))
         return b"".join((before, value, between, correlation))
-    rest = encoded
+    rest = b""
     if expected_offset is not None:
         if type(expected_offset) is not int or not 0 <= expected_offset <= INT64_MAX:
             return b""
-        rest = _expected_offset(expected_offset)
+        rest = _EXPECTED_OFFSET + _varint(expected_offset)
     if key is not None:
         if type(key) is not bytes:
             return b""
@@ -136,6 +119,7 @@ def frame_publish_fast(  # noqa: C901 - a call per field would take longer than 
                 rest += _before_content_cached(name, len(content)) + content
         except ValueError:
             return b""
+    rest += encoded
     before, between = _around(head, len(value), len(correlation), len(rest))
     return b"".join((before, value, between, correlation, rest))
 
@@ -149,10 +133,6 @@ def _around(
     between = _CORRELATION_ID + _varint(correlation_size)
     size = len(request) + value_size + len(between) + correlation_size + rest_size
     return size.to_bytes(PREFIX_BYTES, "big") + request, between
-
-
-def _expected_offset(offset: int) -> bytes:
-    return _EXPECTED_OFFSET + _varint(offset & (2**64 - 1))
 
 
 @lru_cache(maxsize=1024)
@@ -176,6 +156,13 @@ def _before_content(name: str, size: int) -> bytes:
     encoded = name.encode()
     entry = _NAME + _varint(len(encoded)) + encoded + _CONTENT + _varint(size)
     return _HEADERS + _varint(len(entry) + size) + entry
+
+
+def encode_headers(headers: Mapping[str, bytes] | None) -> bytes:
+    """Encode headers that were checked, as fields of a request to publish."""
+    return b"".join(
+        _before_content(name, len(content)) + content for name, content in (headers or {}).items()
+    )
 
 
 def encode_uuid_header(uuid: bytes) -> bytes:

@@ -35,10 +35,9 @@ def declare_all():
 """
 
 USE_OURS = """
-from liftbridge_aio.model import OutgoingMessage
 from liftbridge_aio.wire.codec import decode_message, frame_publish, publish_head
 
-frame_publish(publish_head("s", 1, 0), OutgoingMessage("s", b"v", b"k"), "1")
+frame_publish(publish_head("s", 1, 0), b"v", b"k", None, None, "1")
 message = decode_message(b"\\x08\\x05\\x2a\\x01s")
 assert (message.offset, message.stream, message.headers) == (5, "s", {})
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from liftbridge_aio.model import AckPolicy, OutgoingMessage
+from liftbridge_aio.model import AckPolicy
 from liftbridge_aio.wire import proto
 from liftbridge_aio.wire.broker_codec import encode_reply, parse_publish_request
 from liftbridge_aio.wire.codec import frame_publish, publish_head
@@ -106,8 +106,9 @@ def test_a_publish_is_read_as_it_was_written(request: proto.PublishRequest) -> N
 
 
 def test_what_the_client_writes_is_read_at_once() -> None:
-    message = OutgoingMessage("orders", b"value", b"key", {"a": b"1", "b": b"2"})
-    data = unframed(frame_publish(publish_head("orders", 3, AckPolicy.ALL), message, "c"))
+    head = publish_head("orders", 3, AckPolicy.ALL)
+    headers = {"a": b"1", "b": b"2"}
+    data = unframed(frame_publish(head, b"value", b"key", headers, None, "c"))
     assert parse_publish_request(data) == proto.PublishRequest.parse(data)
 
 
