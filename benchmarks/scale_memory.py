@@ -18,7 +18,7 @@ import tracemalloc
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt
+from liftbridge_aio import Client, ClientOptions, Hook, StartAt
 from liftbridge_aio.telemetry import Subscribed
 
 KINDS: Final = ("reader", "member")
@@ -68,7 +68,7 @@ async def measure(kind: str, servers: str, partitions: int) -> dict[str, int]:
 def _reading(client: Client, kind: str, stream: str) -> AbstractAsyncContextManager[object]:
     if kind == "member":
         return client.group(stream, [stream], start=StartAt.earliest(), timeout=_BOUND)
-    return client.subscribe(stream, ALL_PARTITIONS, StartAt.new_only(), timeout=_BOUND)
+    return client.subscribe(stream, start=StartAt.new_only(), timeout=_BOUND)
 
 
 def main() -> None:

@@ -118,7 +118,6 @@ from .errors import (
 )
 from .interceptors import Interceptor
 from .model import (
-    ALL_PARTITIONS,
     Ack,
     AckError,
     AckPolicy,
@@ -154,7 +153,6 @@ if TYPE_CHECKING:
     from .wire.raw_message import RawMessage
 
 __all__ = [
-    "ALL_PARTITIONS",
     "TLS",
     "Ack",
     "AckError",

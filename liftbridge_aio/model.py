@@ -465,16 +465,6 @@ class StartAt:
         return cls(StartPosition.TIMESTAMP, delta=delta)
 
 
-class AllPartitions(enum.Enum):
-    """The type of `ALL_PARTITIONS`."""
-
-    ALL_PARTITIONS = "all partitions"
-
-
-ALL_PARTITIONS: Final = AllPartitions.ALL_PARTITIONS
-"""All partitions of a stream, as the partition to read."""
-
-
 class StopPosition(enum.IntEnum):
     """Kind of stop position; the numbers are the wire's."""
 

@@ -21,7 +21,9 @@ async def latency(client: Client, settings: Settings) -> Outcome:
         await client.publish_async(settings.stream, settings.value)
     await client.flush()
     measuring = _Measuring(settings.due)
-    async with client.subscribe(settings.stream, 0, StartAt.new_only()) as delivered:
+    async with client.subscribe(
+        settings.stream, partition=0, start=StartAt.new_only()
+    ) as delivered:
         watch = Watch()
         reader = asyncio.create_task(measuring.read(delivered))
         try:

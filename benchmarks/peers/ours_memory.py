@@ -59,7 +59,7 @@ def _own(field: str) -> int:
 async def reader_behind(client: Client, stream: str, messages: int) -> Figures:
     """A reader that stops after its first message, and later reads on."""
     memory = Memory()
-    async with client.subscribe(stream, 0, StartAt.earliest()) as reading:
+    async with client.subscribe(stream, partition=0, start=StartAt.earliest()) as reading:
         await anext(reading)
         await _settled([reading])
         async with asyncio.timeout(_BOUND):
@@ -105,7 +105,8 @@ class _subscribed:  # noqa: N801 - used as a function
 
     async def __aenter__(self) -> list[Subscription]:
         subscriptions = [
-            self._client.subscribe(self._stream, 0, self._start) for _ in range(SUBSCRIPTIONS)
+            self._client.subscribe(self._stream, partition=0, start=self._start)
+            for _ in range(SUBSCRIPTIONS)
         ]
         for subscription in subscriptions:
             await self._stack.enter_async_context(subscription)

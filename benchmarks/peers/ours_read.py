@@ -34,7 +34,9 @@ async def _consume(client: Client, settings: Settings, read: _Reader) -> Outcome
     countdown = _Countdown(settings.expected)
 
     async def partition(number: int) -> None:
-        async with client.subscribe(settings.stream, number, StartAt.earliest()) as messages:
+        async with client.subscribe(
+            settings.stream, partition=number, start=StartAt.earliest()
+        ) as messages:
             await read(messages, countdown)
 
     watch = Watch()

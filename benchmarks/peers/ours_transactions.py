@@ -27,7 +27,7 @@ async def consume(client: Client, settings: Settings, isolation: Isolation) -> O
     left, following, errors = settings.expected, 0, 0
     watch = Watch()
     async with client.subscribe(
-        settings.stream, 0, StartAt.earliest(), isolation=isolation
+        settings.stream, partition=0, start=StartAt.earliest(), isolation=isolation
     ) as messages:
         async for message in messages:
             if message.offset < following or not message.value:
@@ -46,7 +46,7 @@ async def consume_batches(client: Client, settings: Settings, isolation: Isolati
     left, following, errors = settings.expected, 0, 0
     watch = Watch()
     async with client.subscribe(
-        settings.stream, 0, StartAt.earliest(), isolation=isolation
+        settings.stream, partition=0, start=StartAt.earliest(), isolation=isolation
     ) as messages:
         async for batch in messages.batches():
             for message in batch:

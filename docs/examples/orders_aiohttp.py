@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from liftbridge_aio import ALL_PARTITIONS, StartAt
+from liftbridge_aio import StartAt
 from liftbridge_aio.integrations.aiohttp import CLIENT, client_context, health, send_events
 from liftbridge_aio.queue import Delivery
 
@@ -49,7 +49,7 @@ async def order(request: web.Request) -> web.Response:
 
 async def follow(request: web.Request) -> web.StreamResponse:
     """Send all orders and then the new ones, for as long as the browser listens."""
-    return await send_events(request, "orders", partition=ALL_PARTITIONS, start=StartAt.earliest())
+    return await send_events(request, "orders", start=StartAt.earliest())
 
 
 async def show_sold(_request: web.Request) -> web.Response:

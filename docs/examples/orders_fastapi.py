@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
-from liftbridge_aio import ALL_PARTITIONS, Client, StartAt
+from liftbridge_aio import Client, StartAt
 from liftbridge_aio.integrations.fastapi import (
     ConnectedClient,
     EventStreamResponse,
@@ -86,9 +86,7 @@ async def order(item: str, client: ConnectedClient) -> dict[str, int]:
 @app.get("/orders", response_class=EventStreamResponse)
 async def follow(request: Request) -> EventStreamResponse:
     """Send all orders and then the new ones, for as long as the browser listens."""
-    return EventStreamResponse(
-        request, "orders", partition=ALL_PARTITIONS, start=StartAt.earliest()
-    )
+    return EventStreamResponse(request, "orders", start=StartAt.earliest())
 
 
 @app.get("/sold")

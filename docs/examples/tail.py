@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt
+from liftbridge_aio import Client, ClientOptions, Hook, StartAt
 from liftbridge_aio.telemetry import Lost, Resubscribed
 
 
@@ -25,9 +25,7 @@ async def main() -> None:
     """Print messages until interrupted."""
     async with Client.from_env(options=ClientOptions(hook=Notes())) as client:
         await client.create_stream("orders", partitions=3, exist_ok=True)
-        orders = client.subscribe(
-            "orders", ALL_PARTITIONS, StartAt.earliest(), resubscribe_timeout=None
-        )
+        orders = client.subscribe("orders", start=StartAt.earliest(), resubscribe_timeout=None)
         async for order in orders:
             print(order.partition, order.offset, order.value.decode(), flush=True)
 

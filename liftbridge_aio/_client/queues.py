@@ -85,8 +85,10 @@ class ClientQueues(ClientReading):
         self, stream: str, partition: int, offset: int, *, resume: bool
     ) -> Message | None:
         """Return the message at an offset; None if the log does not have it any more."""
-        place = StartAt.offset(offset), StopAt.offset(offset), partition
-        async with self.read(stream, *place, resume=resume) as reading:
+        at, end = StartAt.offset(offset), StopAt.offset(offset)
+        async with self.read(
+            stream, partition=partition, start=at, stop=end, resume=resume
+        ) as reading:
             async for message in reading:
                 return message if message.offset == offset else None
         return None

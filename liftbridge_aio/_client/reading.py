@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from liftbridge_aio._core.arguments import (
     INT32_MAX,
     INT64_MAX,
-    PARTITION_0,
     about,
     check_flags,
+    check_partition,
     check_text,
     check_type,
     check_whole_number,
@@ -20,7 +19,6 @@ from liftbridge_aio._core.arguments import (
 from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan, kind_of_partitions
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import (
-    AllPartitions,
     Isolation,
     Message,
     StartAt,
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from liftbridge_aio._subscribe.subscription import Subscription
     from liftbridge_aio.transactions.reading import OnMalformed, OnTruncated, ReadCommitted
 
-logger = logging.getLogger("liftbridge_aio.subscription")
-
 _NEW_ONLY: Final = StartAt.new_only()
 _EARLIEST: Final = StartAt.earliest()
 _LATEST: Final = StopAt.latest()
@@ -48,17 +44,14 @@ _LATEST: Final = StopAt.latest()
 class ClientReading(ClientBase):
     """Calls that subscribe and read messages."""
 
-    _read_in_part: frozenset[str] = frozenset()
-    """Streams of which it was logged that only partition 0 of several is read."""
-
     @overload
     def subscribe(
         self,
         stream: str,
-        partition: int = ...,
+        *,
+        partition: int,
         start: StartAt = ...,
         stop: StopAt | None = ...,
-        *,
         resubscribe_timeout: Duration | Unset | None = ...,
         resume: bool = ...,
         from_isr_replica: bool = ...,
@@ -74,10 +67,10 @@ class ClientReading(ClientBase):
     def subscribe(
         self,
         stream: str,
-        partition: AllPartitions | Collection[int],
+        *,
+        partition: Collection[int] | None = ...,
         start: StartAt | Mapping[int, StartAt] = ...,
         stop: StopAt | None = ...,
-        *,
         resubscribe_timeout: Duration | Unset | None = ...,
         resume: bool = ...,
         from_isr_replica: bool = ...,
@@ -93,10 +86,10 @@ class ClientReading(ClientBase):
     def subscribe(
         self,
         stream: str,
-        partition: int | AllPartitions | Collection[int],
+        *,
+        partition: int | Collection[int] | None,
         start: StartAt = ...,
         stop: StopAt | None = ...,
-        *,
         resubscribe_timeout: Duration | Unset | None = ...,
         resume: bool = ...,
         from_isr_replica: bool = ...,
@@ -111,10 +104,10 @@ class ClientReading(ClientBase):
     def subscribe(
         self,
         stream: str,
-        partition: int | AllPartitions | Collection[int] = PARTITION_0,
+        *,
+        partition: int | Collection[int] | None = None,
         start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
         stop: StopAt | None = None,
-        *,
         resubscribe_timeout: Duration | Unset | None = UNSET,
         resume: bool = False,
         from_isr_replica: bool = False,
@@ -143,12 +136,12 @@ class ClientReading(ClientBase):
 
         Args:
             stream: the stream to read.
-            partition: a number, several of them, or `ALL_PARTITIONS`. Several are read as one; the
-                order of each is kept. Left out it is 0; a warning is logged, once per stream, if
-                the stream is known to have more.
+            partition: a number, several of them, or None for all partitions. Several are read as
+                one; the order of each is kept.
             start: where to begin, or a `Checkpoint`; for several partitions also a mapping from
-                their numbers.
-            stop: where to end; None: never.
+                their numbers. An offset is one of the partitions that are named: to read all of
+                several from an offset is refused.
+            stop: where to end; None: never. An offset as for `start`.
             resubscribe_timeout: seconds to retry after a break, None: without limit; left out: the
                 client's value.
             resume: resume the partition whenever it is paused.
@@ -205,33 +198,18 @@ class ClientReading(ClientBase):
             durable = parts.durable_reading(cursor, interval, plan.timeout)
         close_timeout = timer_seconds(self.options.close_timeout)
         if isinstance(partition, int):
-            self._warn_if_read_in_part(stream, partition)
             return parts.subscription(plan, close_timeout, durable)
         merged = MergedPlan(plan, partition, start)
         return parts.merged_subscription(merged, close_timeout, durable)
-
-    def _warn_if_read_in_part(self, stream: str, partition: int) -> None:
-        """Warn, once per stream, if only partition 0 of several is read and nobody chose it."""
-        if partition is not PARTITION_0 or stream in self._read_in_part:
-            return
-        count = self._living.network.metadata.snapshot.partition_count(stream)
-        if count is not None and count > 1:
-            self._read_in_part |= {stream}
-            logger.warning(
-                "only partition 0 of the stream %r is read, which has %d: pass"
-                " partition=ALL_PARTITIONS, or the partition that is meant",
-                stream,
-                count,
-            )
 
     @overload
     def read(
         self,
         stream: str,
+        *,
+        partition: int,
         start: StartAt = ...,
         stop: StopAt = ...,
-        partition: int = ...,
-        *,
         resume: bool = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
@@ -241,10 +219,10 @@ class ClientReading(ClientBase):
     def read(
         self,
         stream: str,
+        *,
+        partition: Collection[int] | None = ...,
         start: StartAt | Mapping[int, StartAt] = ...,
         stop: StopAt = ...,
-        *,
-        partition: AllPartitions | Collection[int],
         resume: bool = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
@@ -254,23 +232,10 @@ class ClientReading(ClientBase):
     def read(
         self,
         stream: str,
-        start: StartAt | Mapping[int, StartAt],
-        stop: StopAt,
-        partition: AllPartitions | Collection[int],
         *,
-        resume: bool = ...,
-        isolation: Isolation | ReadCommitted = ...,
-        timeout: Duration | None = ...,
-    ) -> MergedSubscription: ...
-
-    @overload
-    def read(
-        self,
-        stream: str,
+        partition: int | Collection[int] | None,
         start: StartAt = ...,
         stop: StopAt = ...,
-        partition: int | AllPartitions | Collection[int] = ...,
-        *,
         resume: bool = ...,
         isolation: Isolation | ReadCommitted = ...,
         timeout: Duration | None = ...,
@@ -279,10 +244,10 @@ class ClientReading(ClientBase):
     def read(
         self,
         stream: str,
+        *,
+        partition: int | Collection[int] | None = None,
         start: StartAt | Mapping[int, StartAt] = _EARLIEST,
         stop: StopAt = _LATEST,
-        partition: int | AllPartitions | Collection[int] = PARTITION_0,
-        *,
         resume: bool = False,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
@@ -294,9 +259,9 @@ class ClientReading(ClientBase):
 
         Args:
             stream: the stream to read.
+            partition: as for `subscribe`.
             start: where to begin, as for `subscribe`.
             stop: where to end; waits for an offset that does not exist yet.
-            partition: as for `subscribe`.
             resume: resume the partition if it is paused.
             isolation: as for `subscribe`.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
@@ -306,23 +271,25 @@ class ClientReading(ClientBase):
             ClientClosed: not connected.
         """
         check_type(stop, StopAt, "stop is a StopAt, such as StopAt.latest()")
-        if isinstance(partition, int):
-            if isinstance(start, Mapping):
-                raise InvalidRequest("a mapping of starts needs several partitions", stream=stream)
-            return self.subscribe(
-                stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
-            )
-        return self.subscribe(
-            stream, partition, start, stop, resume=resume, isolation=isolation, timeout=timeout
+        subscribe: Any = self.subscribe  # no overload has the union of all arguments
+        reading: Subscription | MergedSubscription = subscribe(
+            stream,
+            partition=partition,
+            start=start,
+            stop=stop,
+            resume=resume,
+            isolation=isolation,
+            timeout=timeout,
         )
+        return reading
 
     def committed_range(
         self,
         stream: str,
+        *,
         partition: int,
         start: int,
         end: int,
-        *,
         look_back: int | None = None,
         on_truncated: OnTruncated = "error",
         on_malformed: OnMalformed = "error",
@@ -384,9 +351,9 @@ class ClientReading(ClientBase):
     async def last(
         self,
         stream: str,
-        n: int,
-        partition: int = PARTITION_0,
         *,
+        n: int,
+        partition: int | None = None,
         resume: bool = False,
         isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
         timeout: Duration | None = None,
@@ -399,7 +366,7 @@ class ClientReading(ClientBase):
         Args:
             stream: the stream to read.
             n: how many messages, from 0 up.
-            partition: which of its partitions; left out, as for `subscribe`.
+            partition: which of its partitions; None is the only one of the stream.
             resume: resume the partition if it is paused.
             isolation: as for `subscribe`: READ_COMMITTED returns those that such a reading shows
                 last.
@@ -407,6 +374,7 @@ class ClientReading(ClientBase):
                 emptied the log, finding that out takes 1.5 of them.
 
         Raises:
+            InvalidRequest: the stream has several partitions, and none is named.
             StreamNotFound: no such stream.
             PartitionNotFound: the stream has no such partition.
             PartitionPaused: the partition is paused, and `resume` is False.
@@ -417,14 +385,21 @@ class ClientReading(ClientBase):
         parts = self._living
         with about(stream, partition):
             check_text(stream, "a stream name")
-            check_whole_number(partition, "a partition", 0, INT32_MAX)
+            if partition is not None:
+                check_partition(partition)
             check_whole_number(n, "the number of messages", 0, INT64_MAX)
             check_flags(resume=resume)
         from liftbridge_aio._subscribe.log_start import last_messages  # noqa: PLC0415 - imports the network
 
-        def subscribe(start: StartAt, stop: StopAt) -> Subscription:
+        def subscribe(partition: int, start: StartAt, stop: StopAt) -> Subscription:
             return self.subscribe(
-                stream, partition, start, stop, resume=resume, isolation=isolation, timeout=limit
+                stream,
+                partition=partition,
+                start=start,
+                stop=stop,
+                resume=resume,
+                isolation=isolation,
+                timeout=limit,
             )
 
         filtered = self._visibility(isolation, stream) is not None
@@ -475,8 +450,8 @@ class ClientReading(ClientBase):
             state = await network.metadata.partition(stream, partition, limit)
             if offset > state.newest_offset:
                 return None  # and a subscription would wait for it
-            at = StartAt.offset(offset), StopAt.offset(offset)
-            async with self.subscribe(stream, partition, *at) as subscription:
+            at, end = StartAt.offset(offset), StopAt.offset(offset)
+            async with self.read(stream, partition=partition, start=at, stop=end) as subscription:
                 async for message in subscription:
                     return message
         return None

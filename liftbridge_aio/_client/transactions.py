@@ -99,7 +99,9 @@ class ClientTransactions(ClientPublishing, ClientReading, ClientAdministration):
         explainer = Explainer(on_malformed)
         state = await self.fetch_partition_metadata(stream, partition, timeout=timeout)
         if not state.paused:
-            reading = self.read(stream, start, StopAt.latest(), partition, timeout=timeout)
+            reading = self.read(
+                stream, start=start, stop=StopAt.latest(), partition=partition, timeout=timeout
+            )
             async with reading:
                 async for batch in reading.batches():
                     for message in batch:

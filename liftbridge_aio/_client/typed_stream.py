@@ -16,14 +16,13 @@ from typing import (
     overload,
 )
 
-from liftbridge_aio._core.arguments import PARTITION_0, about, check_type
+from liftbridge_aio._core.arguments import about, check_type
 from liftbridge_aio._core.public_face import lists_options
 from liftbridge_aio._subscribe.typed_reader import TypedReader
 from liftbridge_aio.model import (
     Ack,
     AckedOptions,
     AckPolicy,
-    AllPartitions,
     Isolation,
     ManyOptions,
     Message,
@@ -254,7 +253,8 @@ class TypedStream(Generic[T, ItemT_co]):
     @overload
     def subscribe(
         self,
-        partition: int = ...,
+        *,
+        partition: int,
         start: StartAt = ...,
         stop: StopAt | None = ...,
         **options: Unpack[SubscribeOptions],
@@ -263,7 +263,8 @@ class TypedStream(Generic[T, ItemT_co]):
     @overload
     def subscribe(
         self,
-        partition: AllPartitions | Collection[int],
+        *,
+        partition: Collection[int] | None = ...,
         start: StartAt | Mapping[int, StartAt] = ...,
         stop: StopAt | None = ...,
         **options: Unpack[SubscribeOptions],
@@ -271,7 +272,8 @@ class TypedStream(Generic[T, ItemT_co]):
 
     def subscribe(
         self,
-        partition: int | AllPartitions | Collection[int] = PARTITION_0,
+        *,
+        partition: int | Collection[int] | None = None,
         start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
         stop: StopAt | None = None,
         **options: Unpack[SubscribeOptions],
@@ -282,7 +284,10 @@ class TypedStream(Generic[T, ItemT_co]):
         subscription. With a cursor, a message whose value raised is finished when the one after it
         is requested.
         """
-        return self.read(self._client.subscribe(self.stream, partition, start, stop, **options))
+        source = self._client.subscribe(
+            self.stream, partition=partition, start=start, stop=stop, **options
+        )
+        return self.read(source)
 
     def queue(self, **arguments: Unpack[QueueArguments]) -> Queue[ValueDelivery[T]]:
         """Return a member of a queue whose deliveries have decoded values.

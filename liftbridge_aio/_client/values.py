@@ -125,9 +125,9 @@ class ClientValues(ClientQueues, ClientPublishing, ClientReading):
 
     def activity(
         self,
+        *,
         start: StartAt = _NEW_ONLY,
         stop: StopAt | None = None,
-        *,
         after_id: int = 0,
         resubscribe_timeout: Duration | Unset | None = UNSET,
         timeout: Duration | None = None,
@@ -154,9 +154,9 @@ class ClientValues(ClientQueues, ClientPublishing, ClientReading):
         check_whole_number(after_id, "the id of an event", 0, 2 * INT64_MAX + 1)
         subscription = self.subscribe(
             ACTIVITY_STREAM,
-            0,
-            start,
-            stop,
+            partition=0,
+            start=start,
+            stop=stop,
             resubscribe_timeout=resubscribe_timeout,
             timeout=timeout,
         )

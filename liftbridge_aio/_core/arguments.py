@@ -12,14 +12,6 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 
-class _Default(int):
-    """A number that is the default of an argument."""
-
-
-PARTITION_0: Final = _Default(0)
-"""The default of a partition to read; `is` tells it from a 0 that somebody chose."""
-
-
 @contextmanager
 def about(stream: object, partition: object = None) -> Iterator[None]:
     """Add stream and partition to every `InvalidRequest` that is raised inside."""

@@ -10,17 +10,17 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
 from liftbridge_aio._core.status import CallFailure, Code, Reach, StreamEnd, error_from, stream_end
-from liftbridge_aio.errors import LiftbridgeError, PartitionPaused
-from liftbridge_aio.model import Message, PartitionInfo, StartAt, StopAt
+from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, PartitionPaused
+from liftbridge_aio.model import Message, PartitionInfo, StartAt, StopAt, StreamInfo
 from liftbridge_aio.net.network import Network
 from liftbridge_aio.wire.rpc import SUBSCRIBE
 
 from .log_probe import LogProbe
 
 Subscribe: TypeAlias = Callable[
-    [StartAt, StopAt], AbstractAsyncContextManager[AsyncIterable[Message]]
+    [int, StartAt, StopAt], AbstractAsyncContextManager[AsyncIterable[Message]]
 ]
-"""Makes a subscription to one partition."""
+"""Makes a subscription to one partition, from a start to a stop."""
 
 logger = logging.getLogger("liftbridge_aio.subscription")
 
@@ -130,7 +130,7 @@ async def last_messages(
     network: Network,
     subscribe: Subscribe,
     stream: str,
-    partition: int,
+    partition: int | None,
     count: int,
     timeout: float,
     *,
@@ -146,13 +146,14 @@ async def last_messages(
         network: how to reach the leader.
         subscribe: makes a subscription to the partition.
         stream: the stream.
-        partition: which of its partitions.
+        partition: which of its partitions; None is the only one of the stream.
         count: how many messages, at most.
         timeout: seconds for everything.
         resume: True if subscriptions resume the partition where it is paused.
         filtered: True if subscriptions do not show every message.
 
     Raises:
+        InvalidRequest: the stream has several partitions, and none is named.
         PartitionPaused: the partition is paused, and they do not resume it.
         LiftbridgeError: it could not be read in time.
     """
@@ -160,7 +161,9 @@ async def last_messages(
     async with network.bounded(
         timeout, text, call=SUBSCRIBE.name, stream=stream, partition=partition
     ):
-        await network.metadata.stream(stream, timeout)
+        info = await network.metadata.stream(stream, timeout)
+        if partition is None:
+            partition = _only(info)
         state = await settled_state(network, stream, partition, timeout)
         if state.paused and not resume:
             raise PartitionPaused("the partition is paused", stream=stream, partition=partition)
@@ -172,7 +175,8 @@ async def last_messages(
         while highest >= there.start and len(found) < count:
             lowest = max(highest - width + 1, there.start)
             part: deque[Message] = deque(maxlen=count - len(found))
-            async with subscribe(StartAt.offset(lowest), StopAt.offset(highest)) as reader:
+            span = StartAt.offset(lowest), StopAt.offset(highest)
+            async with subscribe(partition, *span) as reader:
                 async for message in reader:
                     part.append(message)
             found = [*part, *found]
@@ -180,6 +184,18 @@ async def last_messages(
                 break  # the newest message is kept as long as any is
             highest, width = lowest - 1, width * _WIDER
         return found
+
+
+def _only(info: StreamInfo) -> int:
+    """Return the only partition of a stream.
+
+    Raises:
+        InvalidRequest: it has several.
+    """
+    if len(info.partitions) > 1:
+        text = f"the stream has {len(info.partitions)} partitions: name one with partition="
+        raise InvalidRequest(text, stream=info.name)
+    return 0
 
 
 async def _bounded(

@@ -96,7 +96,7 @@ class MergedSubscription(SubscriptionBase):
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        """The partitions that are read; empty with `ALL_PARTITIONS` until it was entered."""
+        """The partitions that are read; empty before all of a stream are known: on entering."""
         return tuple(self._seekables)
 
     @property
@@ -207,7 +207,8 @@ class MergedSubscription(SubscriptionBase):
         the seeks take effect all the same.
 
         Args:
-            to: an offset or any start: for all partitions, or for each of those named in a mapping.
+            to: any start, for all partitions; or a mapping with an offset or start for each that is
+                to move. An offset for all needs partitions that were named when subscribing.
 
         Raises:
             UsageError: the subscription has ended, or its partitions are not known yet.
@@ -217,7 +218,12 @@ class MergedSubscription(SubscriptionBase):
         """
         self._check_not_ended()
         chosen = self._chosen(to.keys() if isinstance(to, Mapping) else None)
-        targets = to if isinstance(to, Mapping) else dict.fromkeys(chosen, to)
+        if isinstance(to, Mapping):
+            targets = to
+        else:
+            at = start_at(to, self.stream)
+            self._plan.check_one_place(at, chosen)
+            targets = dict.fromkeys(chosen, at)
         plans = {
             partition: self._seekables[partition].plan_from(
                 start_at(target, self.stream, partition)

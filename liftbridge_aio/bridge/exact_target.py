@@ -100,7 +100,9 @@ class ExactLog:
             messages = (
                 []
                 if newest < 0
-                else await target.client.last(target.stream, count, partition, resume=True)
+                else await target.client.last(
+                    target.stream, n=count, partition=partition, resume=True
+                )
             )
             times = {
                 _number(own): int(bridge_headers(each).get(TIME_HEADER, b"0"))
@@ -196,8 +198,13 @@ class ExactLog:
         newest = await target.committed_end(self._partition)
         if newest < self._next:
             return
-        at = StartAt.offset(self._next), StopAt.offset(newest)
-        async with target.client.read(target.stream, *at, self._partition, resume=True) as messages:
+        async with target.client.read(
+            target.stream,
+            partition=self._partition,
+            start=StartAt.offset(self._next),
+            stop=StopAt.offset(newest),
+            resume=True,
+        ) as messages:
             found = {_number(own) async for each in messages if (own := target.identity_of(each))}
         self._next = newest + 1
         self._copied, self._further = unbroken({self._copied, *self._further, *found})

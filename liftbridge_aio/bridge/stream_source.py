@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
-from liftbridge_aio import ALL_PARTITIONS, Message, StartAt
+from liftbridge_aio import Message, StartAt
 from liftbridge_aio.errors import LiftbridgeError, SubscriptionLost
 from liftbridge_aio.model import ACK_HEADER
 
@@ -114,7 +114,7 @@ class StreamSource:
             partition: StartAt.earliest() if read < 0 else StartAt.offset(read + 1)
             for partition, read in self._read.items()
         }
-        subscription = self._client.subscribe(self._stream, ALL_PARTITIONS, starts)
+        subscription = self._client.subscribe(self._stream, start=starts)
         await self._stack.enter_async_context(subscription)
         self._batches = aiter(subscription.batches(MAX_BATCH))
         return self._batches

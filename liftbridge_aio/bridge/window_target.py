@@ -28,7 +28,9 @@ class WindowTarget(StreamTarget):
         await self.prepare(origin, None)
         for partition in range(self.partitions):
             await self.committed_end(partition)
-            for message in await self.client.last(self.stream, _WINDOW, partition, resume=True):
+            for message in await self.client.last(
+                self.stream, n=_WINDOW, partition=partition, resume=True
+            ):
                 identity = self.identity_of(message)
                 if identity is not None:
                     self._window.add(identity)

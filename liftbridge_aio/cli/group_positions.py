@@ -197,7 +197,7 @@ async def find_position(client: Client, before: GroupPosition, start: StartAt) -
             return oldest - 1
         case StartPosition.LATEST:
             return newest - 1
-    async with client.read(stream, start, partition=partition) as messages:
+    async with client.read(stream, start=start, partition=partition) as messages:
         async for message in messages:
             return message.offset - 1
     return newest

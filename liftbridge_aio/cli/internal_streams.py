@@ -42,7 +42,11 @@ async def read_cursor_names(client: Client) -> list[CursorName]:
     names = set()
     for partition in metadata.streams[CURSORS_STREAM].partitions:
         async with client.subscribe(
-            CURSORS_STREAM, partition, StartAt.earliest(), StopAt.latest(), resume=True
+            CURSORS_STREAM,
+            partition=partition,
+            start=StartAt.earliest(),
+            stop=StopAt.latest(),
+            resume=True,
         ) as messages:
             async for message in messages:
                 try:
@@ -94,7 +98,7 @@ async def read_group_members(client: Client) -> GroupMembers | None:
     if ACTIVITY_STREAM not in metadata.streams:
         return None
     members = GroupMembers()
-    async with client.activity(StartAt.earliest(), StopAt.latest()) as events:
+    async with client.activity(start=StartAt.earliest(), stop=StopAt.latest()) as events:
         async for event in events:
             members.take(event)
     return members

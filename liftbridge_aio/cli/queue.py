@@ -134,7 +134,9 @@ async def _requeue(
     cursor = f"__requeued:{group or ''}"
     stored = await client.fetch_cursor(cursor, stream, partition)
     start = StartAt.earliest() if stored is None else StartAt.offset(stored + 1)
-    async with client.read(stream, start, StopAt.latest(), partition) as letters:
+    async with client.read(
+        stream, start=start, stop=StopAt.latest(), partition=partition
+    ) as letters:
         async for letter in letters:
             origin = letter.headers.get(STREAM_HEADER, b"").decode(errors="replace")
             of_group = letter.headers.get(GROUP_HEADER, b"").decode(errors="replace")

@@ -77,7 +77,9 @@ async def subscribe(
     async with (
         while_output_is_read(),
         reading_client(connection) as client,
-        client.subscribe(stream, partition, start_at, stop_at, isolation=shown) as messages,
+        client.subscribe(
+            stream, partition=partition, start=start_at, stop=stop_at, isolation=shown
+        ) as messages,
     ):
         left = count
         async for message in messages:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter, validators
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.model import ALL_PARTITIONS, Isolation, Message, StartAt
+from liftbridge_aio.model import Isolation, Message, StartAt
 from liftbridge_aio.options import timer_seconds
 
 from .arguments import BadArgument, LastMessages, Until, parse_from, parse_until
@@ -139,16 +139,23 @@ async def tail(
             member = client.group(group, [stream], start=start, resume=resume, isolation=shown)
             await _read_as_member(member, is_wanted, write, count)
             return
+        if partitions is None:
+            [info] = await fetch_streams(client, [stream])
+            partitions = tuple(sorted(info.partitions))
         starts: StartAt | Mapping[int, StartAt]
         if isinstance(start, LastMessages):
             starts = await _starts(client, stream, partitions, start.count, shown, resume=resume)
         else:
             starts = start
-        where = ALL_PARTITIONS if partitions is None else partitions
         left = count
         async with (
             client.subscribe(
-                stream, where, starts, end.stop, resume=resume, isolation=shown
+                stream,
+                partition=partitions,
+                start=starts,
+                stop=end.stop,
+                resume=resume,
+                isolation=shown,
             ) as messages,
             _ended_at(
                 end.moment
@@ -185,24 +192,25 @@ async def _read_as_member(
 async def _starts(
     client: Client,
     stream: str,
-    partitions: tuple[int, ...] | None,
+    partitions: tuple[int, ...],
     count: int,
     isolation: Isolation | ReadCommitted,
     *,
     resume: bool,
 ) -> Mapping[int, StartAt]:
     """Return where the last messages of each partition begin."""
-    if partitions is None:
-        [info] = await fetch_streams(client, [stream])
-        partitions = tuple(sorted(info.partitions))
-
     turn = asyncio.Semaphore(_AT_ONCE)
     limit = timer_seconds(client.options.call_timeout) + count / _LEAST_RATE
 
     async def find(partition: int) -> StartAt:
         async with turn:
             last = await client.last(
-                stream, count, partition, resume=resume, isolation=isolation, timeout=limit
+                stream,
+                n=count,
+                partition=partition,
+                resume=resume,
+                isolation=isolation,
+                timeout=limit,
             )
             if not last:
                 return StartAt.earliest()
@@ -211,7 +219,7 @@ async def _starts(
                 return at
             # It may be one of the last of a transaction, which is shown behind its offset.
             async with client.read(
-                stream, at, partition=partition, resume=resume, isolation=isolation
+                stream, start=at, partition=partition, resume=resume, isolation=isolation
             ) as reading:
                 before = reading.checkpoint()
                 async for message in reading:

@@ -126,8 +126,10 @@ async def show(
     async with while_output_is_read(), connection.client() as client:
         found = await _explain(client, stream, partition, start, on_malformed)
         for span in _of(found, wanted, stream):
-            within = StartAt.offset(span.begin), StopAt.offset(span.newest), span.partition
-            async with client.read(stream, *within) as messages:
+            start_at, stop = StartAt.offset(span.begin), StopAt.offset(span.newest)
+            async with client.read(
+                stream, partition=span.partition, start=start_at, stop=stop
+            ) as messages:
                 async for batch in messages.batches():
                     write(
                         message

@@ -12,7 +12,7 @@ from typing import Final, TypedDict, Unpack
 import anyio
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio._core.arguments import INT32_MAX, PARTITION_0, check_whole_number
+from liftbridge_aio._core.arguments import INT32_MAX, check_whole_number
 from liftbridge_aio._core.foreign_cancellation import CALLBACK_ERRORS
 from liftbridge_aio._subscribe.core.checkpoint import Checkpoint
 from liftbridge_aio._subscribe.merged_subscription import MergedSubscription
@@ -44,7 +44,6 @@ from liftbridge_aio.integrations.server_sent_events import (
 )
 from liftbridge_aio.integrations.service import Service
 from liftbridge_aio.model import (
-    AllPartitions,
     EndReason,
     Message,
     StartAt,
@@ -91,8 +90,8 @@ class Subscribing(TypedDict, total=False):
 class EventStreamOptions(Subscribing, total=False):
     """The options of an event stream."""
 
-    partition: int | AllPartitions | Collection[int]
-    """The partition, several of them, or `ALL_PARTITIONS`; default 0."""
+    partition: int | Collection[int] | None
+    """The partition, several of them, or None for all; default: all."""
     start: StartAt
     """The start for a browser without a Last-Event-ID; default: new messages only."""
     stop: StopAt | None
@@ -125,7 +124,7 @@ class EventStream:
         stream: str,
         last_event_id: str | None,
         *,
-        partition: int | AllPartitions | Collection[int] = PARTITION_0,
+        partition: int | Collection[int] | None = None,
         start: StartAt = _NEW_ONLY,
         stop: StopAt | None = None,
         to_event: Callable[[Message], Event | None] = as_text,
@@ -138,7 +137,8 @@ class EventStream:
         self._client: Client
         self._stream = stream
         self._partition = partition
-        self._only = partition if isinstance(partition, int) else None
+        self._only: int | None = None
+        """The partition, if only one is read: its number is not in the ids."""
         self._last_event_id = last_event_id or None
         self._start = start
         self._stop = stop
@@ -244,12 +244,15 @@ class EventStream:
 
     async def _subscribe(self) -> Readable | None:
         """Subscribe and wait until the server accepts; return None if there is nothing to read."""
-        partition, start = self._partition, self._start
+        start = self._start
         starts: dict[int, StartAt] = {}
+        known = await self._known()
+        if self._partition is None and len(known.partitions) == 1:
+            [self._partition] = known.partitions
+        partition = self._partition
+        self._only = partition if isinstance(partition, int) else None
         if self._last_event_id is not None:
             self._offsets, self._created = position_of(self._last_event_id, self._only)
-        known = await self._known()
-        if self._last_event_id is not None:
             starts = await self._starts(known)
             if not starts:
                 return None
@@ -257,17 +260,17 @@ class EventStream:
         if isinstance(partition, int):
             subscription = self._client.subscribe(
                 self._stream,
-                partition,
-                starts.get(partition, start),
-                self._stop,
+                partition=partition,
+                start=starts.get(partition, start),
+                stop=self._stop,
                 **self._subscribing,
             )
         else:
             subscription = self._client.subscribe(
                 self._stream,
-                list(starts) or partition,
-                starts or start,
-                self._stop,
+                partition=list(starts) or partition,
+                start=starts or start,
+                stop=self._stop,
                 **self._subscribing,
             )
         await subscription.__aenter__()
@@ -304,7 +307,7 @@ class EventStream:
     def _chosen_of(self, known: StreamInfo) -> Collection[int]:
         if isinstance(self._partition, int):
             return [self._partition]
-        return known.partitions if isinstance(self._partition, AllPartitions) else self._partition
+        return known.partitions if self._partition is None else self._partition
 
     async def _starts(self, known: StreamInfo) -> dict[int, StartAt]:
         """Return the start of each partition that is not at its end."""

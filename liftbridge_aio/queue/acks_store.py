@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
@@ -38,8 +38,13 @@ from .core.ack_window import Snapshot
 from .core.acks_record import AcksRecord
 from .errors import QueueTaken
 
-ReadLast = Callable[[str, int, int], Awaitable[list[Message]]]
-"""`Client.last`, with `resume`: a stream of acks from an earlier release may pause itself."""
+
+class ReadLast(Protocol):
+    """`Client.last`, with `unpause`: a stream of acks from an earlier release may pause itself."""
+
+    def __call__(self, stream: str, *, n: int, partition: int) -> Awaitable[list[Message]]:
+        """Return the last messages of a partition."""
+
 
 _SEGMENT_BYTES: Final = 2**20
 _KEPT_MESSAGES: Final = 1000
@@ -71,9 +76,9 @@ async def last_record(
         name: the stream of acks.
         partition: which of its partitions.
     """
-    messages = await read_last(name, 1, partition)
+    messages = await read_last(name, n=1, partition=partition)
     if messages and not messages[0].value:
-        messages = await read_last(name, _KEPT_MESSAGES, partition)
+        messages = await read_last(name, n=_KEPT_MESSAGES, partition=partition)
     # Empty messages are fillers: they make a restarted server show the messages before them.
     records = (AcksRecord.decode(each.value) for each in reversed(messages) if each.value)
     return next(records, None), messages[-1].offset if messages else -1

@@ -178,7 +178,9 @@ async def write_report(client: Client, *streams: str) -> WriteReport:
             raise StreamNotFound("no such stream", stream=stream)
     for stream in dict.fromkeys(streams):
         for partition in sorted(known[stream].partitions):
-            messages = client.subscribe(stream, partition, StartAt.earliest(), StopAt.latest())
+            messages = client.subscribe(
+                stream, partition=partition, start=StartAt.earliest(), stop=StopAt.latest()
+            )
             async with messages:
                 async for batch in messages.batches(_READ_AT_ONCE):
                     for message in batch:

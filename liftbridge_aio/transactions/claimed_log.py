@@ -78,7 +78,7 @@ class LogClient(Protocol):
         """See `Client.oldest_offset`."""
 
     def subscribe(
-        self, stream: str, partition: int, start: StartAt, stop: StopAt | None, *, resume: bool
+        self, stream: str, *, partition: int, start: StartAt, stop: StopAt | None, resume: bool
     ) -> AbstractAsyncContextManager[AsyncIterable[Message]]:
         """See `Client.subscribe`."""
 
@@ -210,12 +210,17 @@ class ClaimedLog:
 
     async def _read(self, start: StartAt) -> AsyncGenerator[LogRecord, None]:
         found = Assembler()
-        span = start, StopAt.offset(self.claim)
-        async with self._client.subscribe(self.stream, 0, *span, resume=True) as messages:
+        async with self._span(start, self.claim) as messages:
             async for message in messages:
                 record = found.feed(message.offset, self._mark(message), message.value)
                 if record is not None:
                     yield record
+
+    def _span(
+        self, start: StartAt, last: int
+    ) -> AbstractAsyncContextManager[AsyncIterable[Message]]:
+        stop = StopAt.offset(last)
+        return self._client.subscribe(self.stream, partition=0, start=start, stop=stop, resume=True)
 
     async def last(self) -> LogRecord | None:
         """Return the last record that was written before the claim; None if there is none.
@@ -346,8 +351,7 @@ class ClaimedLog:
             if state.newest_offset < own:
                 raise self._fence_lost()
             if state.high_watermark >= own:  # else nobody has published since a restart
-                span = StartAt.offset(own), StopAt.offset(own)
-                async with self._client.subscribe(self.stream, 0, *span, resume=True) as messages:
+                async with self._span(StartAt.offset(own), own) as messages:
                     async for message in messages:
                         self._check_writer(message)
         except (ProducerFenced, NewerFormat):
@@ -415,8 +419,8 @@ class ClaimedLog:
                 raise self._fence_lost()
             if state.newest_offset < self._next:
                 return False
-            span = StartAt.offset(self._next), StopAt.offset(state.newest_offset)
-            async with self._client.subscribe(self.stream, 0, *span, resume=True) as messages:
+            start = StartAt.offset(self._next)
+            async with self._span(start, state.newest_offset) as messages:
                 async for message in messages:
                     found = self._mark(message)
                     self._next = message.offset + 1

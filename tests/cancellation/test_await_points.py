@@ -19,7 +19,6 @@ from unittest.mock import patch
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientOptions,
     ConsumerGroup,
@@ -200,7 +199,7 @@ async def seek_and_pause(scene: Scene) -> None:
 
 
 async def read_all_partitions(scene: Scene) -> None:
-    async with scene.client.subscribe("s", ALL_PARTITIONS, EARLIEST) as subscription:
+    async with scene.client.subscribe("s", start=EARLIEST) as subscription:
         await anext(subscription)
         await subscription.seek(0)
         async for _ in subscription.batches(10):
@@ -210,7 +209,9 @@ async def read_all_partitions(scene: Scene) -> None:
 
 async def read_durably(scene: Scene) -> None:
     cursor = scene.name("durable")
-    async with scene.client.subscribe("s", 0, EARLIEST, cursor=cursor) as subscription:
+    async with scene.client.subscribe(
+        "s", partition=0, start=EARLIEST, cursor=cursor
+    ) as subscription:
         await anext(subscription)
         await subscription.commit()
         await subscription.seek(0)
@@ -272,7 +273,9 @@ async def commit_with_a_store(scene: Scene) -> None:
     for _ in range(2):  # the second one takes over from the first
         async with (
             scene.client.producer(name, store=CheckpointStream("stored")) as producer,
-            scene.client.subscribe("s", 0, EARLIEST, positions=producer) as messages,
+            scene.client.subscribe(
+                "s", partition=0, start=EARLIEST, positions=producer
+            ) as messages,
         ):
             await anext(messages)
             async with producer.transaction(messages) as transaction:
@@ -283,7 +286,7 @@ async def commit_with_a_store(scene: Scene) -> None:
 async def read_what_is_committed(scene: Scene) -> None:
     async for _ in scene.client.read("t", partition=0, isolation=Isolation.READ_COMMITTED):
         pass
-    await scene.client.last("t", 3, isolation=Isolation.READ_COMMITTED)
+    await scene.client.last("t", n=3, isolation=Isolation.READ_COMMITTED)
 
 
 async def manage_streams(scene: Scene) -> None:
@@ -300,7 +303,7 @@ async def manage_streams(scene: Scene) -> None:
 
 
 async def read_columns(scene: Scene) -> None:
-    async with scene.client.subscribe("s", start=EARLIEST) as subscription:
+    async with scene.client.subscribe("s", partition=0, start=EARLIEST) as subscription:
         await subscription.read_columns(10)
         await subscription.missed()
         await subscription.aclose()
@@ -308,7 +311,7 @@ async def read_columns(scene: Scene) -> None:
 
 async def read_all_partitions_durably(scene: Scene) -> None:
     cursor = scene.name("durable")
-    merged = scene.client.subscribe("s", ALL_PARTITIONS, EARLIEST, cursor=cursor)
+    merged = scene.client.subscribe("s", start=EARLIEST, cursor=cursor)
     async with merged as subscription:
         await anext(subscription)
         await subscription.commit()

@@ -14,7 +14,6 @@ from typing import Any, Final
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientOptions,
     LiftbridgeError,
@@ -70,16 +69,16 @@ class Load:
         self.steps["publish_ahead"] += 1
 
     async def read_one(self) -> None:
-        async for _ in self._client.subscribe("s", start=EARLIEST):
+        async for _ in self._client.subscribe("s", partition=0, start=EARLIEST):
             self.steps["read_one"] += 1
 
     async def read_all(self) -> None:
-        async with self._client.subscribe("s", ALL_PARTITIONS, EARLIEST) as messages:
+        async with self._client.subscribe("s", start=EARLIEST) as messages:
             async for batch in messages.batches(100):
                 self.steps["read_all"] += len(batch)
 
     async def read_durably(self) -> None:
-        async with self._client.subscribe("s", 1, EARLIEST, cursor="c") as messages:
+        async with self._client.subscribe("s", partition=1, start=EARLIEST, cursor="c") as messages:
             async for _ in messages:
                 self.steps["read_durably"] += 1
 

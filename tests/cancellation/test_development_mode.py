@@ -79,7 +79,7 @@ asyncio.run(main())
 
 A_LIFE_IN_GROUPS = """
 import asyncio, gc, logging
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Retry, StartAt
+from liftbridge_aio import Client, ClientOptions, Retry, StartAt
 from liftbridge_aio.broker import EmbeddedBroker
 
 EARLIEST = StartAt.earliest()
@@ -91,12 +91,12 @@ async def main():
         async with Client(broker.address, options=ClientOptions(close_timeout=1.0)) as client:
             await client.create_stream("s", partitions=2)
             await client.publish_many("s", [b"%d" % n for n in range(20)])
-            async with client.subscribe("s", ALL_PARTITIONS, EARLIEST, cursor="c") as durable:
+            async with client.subscribe("s", start=EARLIEST, cursor="c") as durable:
                 async for messages in durable.batches(20):
                     break
                 await durable.commit()
                 await broker.faults.cut_links(reset=True)
-                await durable.seek(0)
+                await durable.seek({0: 0, 1: 0})
                 await anext(durable)
             async with client.group("g", ["s"], start=EARLIEST, commit_interval=0.01) as group:
                 await anext(group)

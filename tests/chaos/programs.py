@@ -129,7 +129,7 @@ class Measuring(Program):
     async def _read(self, client: Client) -> None:
         self._given = {}
         async with client.subscribe(
-            TARGET, 0, StartAt.earliest(), resubscribe_timeout=None
+            TARGET, partition=0, start=StartAt.earliest(), resubscribe_timeout=None
         ) as messages:
             async for message in messages:
                 assert message.offset == max(self._given, default=-1) + 1, message
@@ -147,7 +147,7 @@ class Measuring(Program):
     async def judge(self, client: Client) -> None:
         """Check that what the log has was delivered, unless its offset had another message."""
         assert not self._unsettled, f"{len(self._unsettled)} publishes never ended"
-        async with client.read(TARGET, StartAt.earliest()) as messages:
+        async with client.read(TARGET, partition=0, start=StartAt.earliest()) as messages:
             log = {each.offset: each.value async for each in messages}
         stored = {value: at for at, value in log.items()}
         assert len(stored) == len(log), "a message is stored twice"

@@ -149,7 +149,9 @@ class _Load:
 
     async def read(self, partition: int) -> None:
         """Read a partition until cancelled."""
-        async with self._client.subscribe(STREAM, partition, StartAt.earliest()) as messages:
+        async with self._client.subscribe(
+            STREAM, partition=partition, start=StartAt.earliest()
+        ) as messages:
             async for message in messages:
                 number = int(message.value.split(b" ", 1)[0])
                 self.counts.gaps += number != self._expected[partition]

@@ -90,7 +90,10 @@ async def positions_in_log(client: Client, cursor_id: str, stream: str, last: in
     key = f"{cursor_id},{stream},0".encode()
     number = zlib.crc32(key) % CURSORS_PARTITIONS
     found = [0]
-    async with asyncio.timeout(BOUND), client.subscribe(CURSORS, number, EARLIEST) as messages:
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(CURSORS, partition=number, start=EARLIEST) as messages,
+    ):
         while found[-1] < last:
             message = await anext(messages)
             if message.key == key:

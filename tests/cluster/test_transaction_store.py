@@ -81,7 +81,9 @@ async def work(client: Client, name: str, gate: asyncio.Event) -> None:
     """Copy all orders exactly once; stop in the second transaction until the gate opens."""
     async with (
         client.producer(name, store=CheckpointStream(f"{name}-store")) as producer,
-        client.subscribe(name, 0, EARLIEST, StopAt.latest(), positions=producer) as orders,
+        client.subscribe(
+            name, partition=0, start=EARLIEST, stop=StopAt.latest(), positions=producer
+        ) as orders,
     ):
         async for batch in orders.batches(max=2):
             async with producer.transaction(orders) as transaction:

@@ -9,7 +9,6 @@ from contextlib import suppress
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     InvalidRequest,
     Isolation,
@@ -321,12 +320,7 @@ async def test_committed_readers_see_the_same_in_both_clusters(
             await transaction.publish(stream_name, b"%d" % n, partition=n % 2)
     await copy(server.address, there, stream_name)
     committed: list[list[Message]] = [
-        [
-            each
-            async for each in client.read(
-                stream_name, partition=ALL_PARTITIONS, isolation=Isolation.READ_COMMITTED
-            )
-        ]
+        [each async for each in client.read(stream_name, isolation=Isolation.READ_COMMITTED)]
         for client in (here, far)
     ]
     ours, theirs = ([(each.partition, each.value) for each in found] for found in committed)

@@ -129,21 +129,23 @@ async def test_a_reading_goes_on_where_another_was(client: Client, stream_name: 
     await client.create_stream(stream_name)
     await client.pause_stream(stream_name)
     async with asyncio.timeout(BOUND):
-        async with client.activity(EARLIEST) as reading:
+        async with client.activity(start=EARLIEST) as reading:
             created, _ = await about(reading, stream_name, 2)
-        async with client.activity(StartAt.offset(created.offset), after_id=created.id) as again:
+        async with client.activity(
+            start=StartAt.offset(created.offset), after_id=created.id
+        ) as again:
             (paused,) = await about(again, stream_name, 1)
     assert isinstance(paused, PauseStreamEvent)
 
 
 async def test_a_bounded_reading_ends(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
-    async with asyncio.timeout(BOUND), client.activity(EARLIEST) as reading:
+    async with asyncio.timeout(BOUND), client.activity(start=EARLIEST) as reading:
         (itself,) = await about(reading, "__activity", 1)
         assert isinstance(itself, CreateStreamEvent)
         (created,) = await about(reading, stream_name, 1)
         await reading.source.aclose()
-    async with asyncio.timeout(BOUND), client.activity(EARLIEST, LATEST) as reading:
+    async with asyncio.timeout(BOUND), client.activity(start=EARLIEST, stop=LATEST) as reading:
         ids = [event.id async for event in reading]
     assert created.id in ids
     assert ids == sorted(set(ids))
@@ -157,7 +159,7 @@ async def test_repeats_and_what_nobody_knows_disturb_no_reader(
     with closing(Wire(server.host, server.port)) as wire:
         async with asyncio.timeout(BOUND), Client(server.address) as client:
             await client.create_stream("first")
-            async with client.activity(EARLIEST) as reading:
+            async with client.activity(start=EARLIEST) as reading:
                 (created,) = await about(reading, "first", 1)
                 again = proto.ActivityStreamEvent(
                     id=created.id,

@@ -29,8 +29,8 @@ CALLS: dict[str, Call] = {
     "publish": lambda client, name: client.publish(name, b""),
     "publish_many": lambda client, name: client.publish_many(name, [b""] * 3),
     "publish_to_subject": lambda client, name: client.publish_to_subject(name, b""),
-    "enter": lambda client, name: client.subscribe(name).__aenter__(),
-    "anext": lambda client, name: anext(client.subscribe(name)),
+    "enter": lambda client, name: client.subscribe(name, partition=0).__aenter__(),
+    "anext": lambda client, name: anext(client.subscribe(name, partition=0)),
     "set_cursor": lambda client, name: client.set_cursor("id", name, 0, 1),
     "fetch_cursor": lambda client, name: client.fetch_cursor("id", name, 0),
     "create_stream": lambda client, name: client.create_stream(f"{name}-created"),
@@ -160,7 +160,7 @@ async def test_a_reading_that_cannot_be_resumed_leaves_its_task_in_peace(
     hasty: Client, proxy: FaultProxy, stream_name: str
 ) -> None:
     async with asyncio.timeout(5):
-        subscription = hasty.subscribe(stream_name, start=EARLIEST, timeout=BOUND)
+        subscription = hasty.subscribe(stream_name, partition=0, start=EARLIEST, timeout=BOUND)
         assert (await anext(subscription)).offset == 0
         await proxy.refuse()
         await proxy.cut()
@@ -194,7 +194,7 @@ async def test_a_failing_group_ends_the_readings_in_it(client: Client, stream_na
     entered = asyncio.Event()
 
     async def read() -> None:
-        async with client.subscribe(stream_name) as subscription:
+        async with client.subscribe(stream_name, partition=0) as subscription:
             entered.set()
             await rest(subscription)
 
@@ -257,7 +257,7 @@ async def test_all_of_it_works_on_uvloop(server: Server, stream_name: str) -> No
     async def scenario() -> list[bytes]:
         async with asyncio.timeout(BOUND), Client(server.address) as client:
             await client.create_stream(stream_name)
-            async with client.subscribe(stream_name) as subscription:
+            async with client.subscribe(stream_name, partition=0) as subscription:
                 await client.publish_many(stream_name, [b"0", b"1"])
                 return [(await anext(subscription)).value for _ in range(2)]
 

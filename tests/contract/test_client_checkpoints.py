@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     InvalidRequest,
     Isolation,
@@ -52,12 +51,12 @@ def store(stream_name: str) -> CheckpointStream:
 
 
 async def committed(client: Client, stream: str) -> list[bytes]:
-    reading = client.read(stream, partition=ALL_PARTITIONS, isolation=COMMITTED)
+    reading = client.read(stream, isolation=COMMITTED)
     return [message.value async for message in reading]
 
 
 async def acks_of(client: Client, stream: str) -> int:
-    found = await rest(client.read(stream, partition=ALL_PARTITIONS))
+    found = await rest(client.read(stream))
     return sum(ACK_HEADER in message.transaction_headers for message in found)
 
 
@@ -86,7 +85,7 @@ async def test_transactions_with_a_store(
         async with producer.transaction():
             pass
     assert sorted(await committed(client, stream)) == [b"0", b"0", b"1", b"1", b"2", b"2"]
-    log = await rest(client.read(store.stream_of("p")))
+    log = await rest(client.read(store.stream_of("p"), partition=0))
     # A claim, one record for each new partition, and one for each transaction.
     assert len(log) == 1 + 2 + 3
 
@@ -167,7 +166,7 @@ async def test_positions_are_committed_with_a_transaction(
         async with (
             client.producer("p", store=store) as producer,
             client.subscribe(
-                orders, ALL_PARTITIONS, EARLIEST, positions=producer, isolation=COMMITTED
+                orders, start=EARLIEST, positions=producer, isolation=COMMITTED
             ) as reading,
         ):
             for _ in range(5):
@@ -188,7 +187,9 @@ async def test_reading_goes_on_in_the_middle_of_a_transaction(
     for _ in range(3):
         async with (
             client.producer("p", store=store) as producer,
-            client.subscribe(orders, 0, EARLIEST, positions=producer, isolation=isolation) as one,
+            client.subscribe(
+                orders, partition=0, start=EARLIEST, positions=producer, isolation=isolation
+            ) as one,
         ):
             async with producer.transaction(one) as transaction:
                 for message in await take(one, 2):
@@ -202,7 +203,9 @@ async def test_a_transaction_without_its_subscription_warns(
 ) -> None:
     await fill(client, orders, 2)
     async with client.producer("p", store=store) as producer:
-        reading = client.subscribe(orders, 0, EARLIEST, isolation=COMMITTED, positions=producer)
+        reading = client.subscribe(
+            orders, partition=0, start=EARLIEST, isolation=COMMITTED, positions=producer
+        )
         async with reading:
             producer.transaction().abort()  # nothing was read
             await take(reading, 1)
@@ -227,13 +230,15 @@ async def test_an_aborted_block_rewinds_its_subscription(
     async with (
         client.producer("p", store=store) as producer,
         client.subscribe(
-            *(orders, ALL_PARTITIONS, EARLIEST, StopAt.latest()),
+            orders,
+            start=EARLIEST,
+            stop=StopAt.latest(),
             positions=producer,
             isolation=COMMITTED,
         ) as reading,
     ):
         batches = 0
-        async for batch in reading.batches(max=3):
+        async for batch in reading.batches(max_size=3):
             batches += 1
             if batches % 2:
                 with pytest.raises(ZeroDivisionError):
@@ -251,7 +256,9 @@ async def test_a_refused_message_rewinds_it_too(
     await fill(client, orders, 4)
     async with (
         client.producer("p", store=store) as producer,
-        client.subscribe(orders, 0, StartAt.offset(0), positions=producer) as reading,
+        client.subscribe(
+            orders, partition=0, start=StartAt.offset(0), positions=producer
+        ) as reading,
     ):
         await client.create_stream(f"{stream}-readonly")
         await client.set_stream_readonly(f"{stream}-readonly")
@@ -276,7 +283,7 @@ async def test_a_new_only_reading_goes_back_to_where_it_began(
     await client.publish(orders, b"old")
     async with (
         client.producer("p", store=store) as producer,
-        client.subscribe(orders, 0, positions=producer) as reading,
+        client.subscribe(orders, partition=0, positions=producer) as reading,
     ):
         await client.publish(orders, b"new")
 
@@ -296,14 +303,16 @@ async def test_positions_without_messages_are_committed(
     await fill(client, orders, 4)
     async with (
         client.producer("p", store=store) as producer,
-        client.subscribe(orders, 0, EARLIEST, positions=producer) as reading,
+        client.subscribe(orders, partition=0, start=EARLIEST, positions=producer) as reading,
     ):
         async with producer.transaction(reading):
             await take(reading, 2)
         assert producer.positions == {(orders, 0): 2}
     async with client.producer("p", store=store) as producer:
         assert producer.positions == {(orders, 0): 2}
-        async with client.subscribe(orders, 0, EARLIEST, positions=producer) as reading:
+        async with client.subscribe(
+            orders, partition=0, start=EARLIEST, positions=producer
+        ) as reading:
             assert reading.position == 2
 
 
@@ -313,7 +322,7 @@ async def test_a_log_that_was_created_again_is_refused(
     await fill(client, orders, 4)
     async with client.producer("p", store=store) as producer:
         async with (
-            client.subscribe(orders, 0, EARLIEST, positions=producer) as reading,
+            client.subscribe(orders, partition=0, start=EARLIEST, positions=producer) as reading,
             producer.transaction(reading),
         ):
             await take(reading, 2)
@@ -321,7 +330,7 @@ async def test_a_log_that_was_created_again_is_refused(
         await client.create_stream(orders, partitions=2)
         await fill(client, orders, 8)
         with pytest.raises(StreamReset, match="created again"):
-            async with client.subscribe(orders, 0, EARLIEST, positions=producer):
+            async with client.subscribe(orders, partition=0, start=EARLIEST, positions=producer):
                 pass
 
 
@@ -386,12 +395,12 @@ async def test_what_makes_no_sense_is_refused(
         await entered.__aenter__()
     async with client.producer("p", store=store) as one, client.producer("q", store=store) as two:
         with pytest.raises(InvalidRequest, match="not by both"):
-            client.subscribe(orders, positions=one, cursor="c")
+            client.subscribe(orders, partition=0, positions=one, cursor="c")
         with pytest.raises(InvalidRequest, match="in reverse"):
-            client.subscribe(orders, positions=one, reverse=True)
+            client.subscribe(orders, partition=0, positions=one, reverse=True)
         with pytest.raises(WrongType):
-            client.subscribe(orders, positions="p")  # type: ignore[call-overload]
-        reading = client.subscribe(orders, positions=one)
+            client.subscribe(orders, partition=0, positions="p")  # type: ignore[call-overload]
+        reading = client.subscribe(orders, partition=0, positions=one)
         with pytest.raises(UsageError, match="enter the subscription"):
             one.transaction(reading)
         with pytest.raises(UsageError, match="inside `async with`"):
@@ -402,11 +411,11 @@ async def test_what_makes_no_sense_is_refused(
             with pytest.raises(UsageError, match="of its own producer"):
                 without.transaction(reading)
             with pytest.raises(UsageError, match="another subscription reads this partition"):
-                await client.subscribe(orders, ALL_PARTITIONS, positions=one).__aenter__()
+                await client.subscribe(orders, positions=one).__aenter__()
             with pytest.raises(UsageError, match="are stored by transactions"):
                 await reading.commit()
         with pytest.raises(WrongType):
             one.transaction(orders)  # type: ignore[arg-type]
-        plain = client.subscribe(orders)
+        plain = client.subscribe(orders, partition=0)
         with pytest.raises(UsageError, match="of its own producer"):
             one.transaction(plain)

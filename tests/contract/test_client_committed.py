@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Checkpoint,
     Client,
     ClientOptions,
@@ -94,7 +93,7 @@ async def test_a_transaction_is_shown_at_its_ack(
     client: Client, stream: str, isolation: Isolation | ReadCommitted
 ) -> None:
     await write(client, stream, LOG)
-    async with client.read(stream, isolation=isolation) as reading:
+    async with client.read(stream, partition=0, isolation=isolation) as reading:
         found = await rest(reading)
         assert words(found) == SHOWN
         assert reading.end_reason is EndReason.STOP_REACHED
@@ -106,7 +105,7 @@ async def test_a_transaction_is_shown_at_its_ack(
 async def test_all_of_the_log_is_shown_uncommitted(client: Client, stream: str) -> None:
     """Acks included; the headers of transactions stand apart."""
     await write(client, stream, LOG)
-    found = await rest(client.read(stream))
+    found = await rest(client.read(stream, partition=0))
     assert [message.offset for message in found] == list(range(9))
     acks = [message for message in found if ACK_HEADER in message.transaction_headers]
     assert [message.offset for message in acks] == [5, 6]
@@ -116,15 +115,15 @@ async def test_all_of_the_log_is_shown_uncommitted(client: Client, stream: str) 
 
 async def test_acks_are_shown_if_asked_for(client: Client, stream: str) -> None:
     await write(client, stream, "A1c - A2/0/0 A3c A2/-1/2")
-    found = await rest(client.read(stream, isolation=ReadCommitted(acks=True)))
+    found = await rest(client.read(stream, partition=0, isolation=ReadCommitted(acks=True)))
     assert [message.offset for message in found] == [1, 0, 2, 4]
 
 
 async def test_a_forwarded_message_takes_no_part(client: Client, stream: str) -> None:
     await write(client, stream, "A1c A2/0/0")
-    (message,) = await rest(client.read(stream, isolation=COMMITTED))
+    (message,) = await rest(client.read(stream, partition=0, isolation=COMMITTED))
     await client.publish(stream, b"forwarded", headers=message.headers)
-    (again,) = await client.last(stream, 1)
+    (again,) = await client.last(stream, partition=0, n=1)
     assert again.transaction_headers == {}
     assert again.headers == {"word": b"yes"}
 
@@ -132,20 +131,24 @@ async def test_a_forwarded_message_takes_no_part(client: Client, stream: str) ->
 async def test_a_transaction_may_begin_before_the_start(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
     for start, expected in ((3, "- B1c A1c A2c -"), (6, "A1c A2c -"), (7, "-")):
-        found = await rest(client.read(stream, StartAt.offset(start), isolation=COMMITTED))
+        found = await rest(
+            client.read(stream, partition=0, start=StartAt.offset(start), isolation=COMMITTED)
+        )
         assert words(found) == expected
 
 
 async def test_the_stop_counts_acks(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
     for stop, expected in ((4, "- -"), (5, "- - B1c"), (6, "- - B1c A1c A2c")):
-        reading = client.read(stream, stop=StopAt.offset(stop), isolation=NO_MEMORY)
+        reading = client.read(stream, partition=0, stop=StopAt.offset(stop), isolation=NO_MEMORY)
         assert words(await rest(reading)) == expected
 
 
 async def test_the_position_passes_over_what_is_not_shown(client: Client, stream: str) -> None:
     await write(client, stream, "- A1c A2c")
-    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as subscription:
         await take(subscription, 1)
         waiting = asyncio.create_task(anext(subscription))
         await eventually(lambda: subscription.position == 3)
@@ -166,7 +169,7 @@ async def test_a_cursor_stands_between_transactions(
 
     async def read(count: int) -> str:
         async with client.subscribe(
-            stream, 0, EARLIEST, cursor="reader", isolation=isolation
+            stream, partition=0, start=EARLIEST, cursor="reader", isolation=isolation
         ) as subscription:
             return words(await take(subscription, count))
 
@@ -180,7 +183,9 @@ async def test_a_cursor_stands_between_transactions(
 
 async def test_seeks_count_acks(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
-    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as subscription:
         assert words(await take(subscription, 6)) == SHOWN
         await subscription.seek(6)
         assert words(await take(subscription, 3)) == "A1c A2c -"
@@ -192,7 +197,7 @@ async def test_batches(
     client: Client, stream: str, isolation: Isolation | ReadCommitted, most: int
 ) -> None:
     await write(client, stream, LOG)
-    async with client.read(stream, isolation=isolation) as reading:
+    async with client.read(stream, partition=0, isolation=isolation) as reading:
         lists = [each async for each in reading.batches(max=most)]
     assert words(list(chain.from_iterable(lists))) == SHOWN
     assert max(map(len, lists)) <= most
@@ -202,7 +207,7 @@ async def test_several_partitions(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name, partitions=2)
     await write(client, stream_name, LOG, 0)
     await write(client, stream_name, "A1c A2/0/0", 1)
-    async with client.read(stream_name, partition=ALL_PARTITIONS, isolation=NO_MEMORY) as reading:
+    async with client.read(stream_name, isolation=NO_MEMORY) as reading:
         found = await rest(reading)
         assert reading.positions == {0: 9, 1: 2}
     by_partition = [[each for each in found if each.partition == n] for n in (0, 1)]
@@ -213,7 +218,9 @@ async def test_several_partitions(client: Client, stream_name: str) -> None:
 async def test_the_last_ones(client: Client, stream: str, count: int) -> None:
     await write(client, stream, LOG + " C1c C2c C3c C4c C5c C6c C7c C8c")
     expected = SHOWN.split()[-count:] if count else []
-    assert words(await client.last(stream, count, isolation=COMMITTED)) == " ".join(expected)
+    assert words(await client.last(stream, partition=0, n=count, isolation=COMMITTED)) == " ".join(
+        expected
+    )
 
 
 async def test_a_member_of_a_group(client: Client, stream: str) -> None:
@@ -235,7 +242,7 @@ async def test_a_transaction_larger_than_the_buffer(client: Client, stream: str)
     log = " ".join(f"A{n}c" for n in range(1, count + 1)) + f" A{count + 1}/0/0"
     await write(client, stream, log)
     for isolation in (COMMITTED, ReadCommitted(max_messages=100)):
-        found = await rest(client.read(stream, isolation=isolation))
+        found = await rest(client.read(stream, partition=0, isolation=isolation))
         assert [message.offset for message in found] == list(range(count))
 
 
@@ -256,14 +263,18 @@ async def test_acks_that_cannot_be_understood_end_the_reading(
 ) -> None:
     await write(client, stream, "- A1c")
     await publish_own(client, OutgoingMessage(stream, value, own_headers=headers))
-    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as reading:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as reading:
         await take(reading, 1)
         with pytest.raises(expected) as caught:
             await anext(reading)
         assert (caught.value.stream, caught.value.partition, caught.value.offset) == (stream, 0, 2)
         assert reading.position == 2
     await client.publish(stream, b"behind")
-    found = await rest(client.read(stream, StartAt.offset(3), isolation=COMMITTED))
+    found = await rest(
+        client.read(stream, partition=0, start=StartAt.offset(3), isolation=COMMITTED)
+    )
     assert words(found) == "behind"
 
 
@@ -274,7 +285,7 @@ async def test_malformed_acks_are_skipped_by_policy(client: Client, stream: str)
     await write(client, stream, "A2c A3/1/0")
     isolation = ReadCommitted(on_malformed="skip", max_messages=1)
     skipping: Any = {"start": EARLIEST, "isolation": isolation}
-    assert words(await rest(client.read(stream, isolation=isolation))) == "- A1c A2c"
+    assert words(await rest(client.read(stream, partition=0, isolation=isolation))) == "- A1c A2c"
     async with client.group("g", [stream], **skipping) as group, asyncio.timeout(BOUND):
         assert words([await anext(group) for _ in range(3)]) == "- A1c A2c"
     async with (
@@ -282,9 +293,11 @@ async def test_malformed_acks_are_skipped_by_policy(client: Client, stream: str)
         asyncio.timeout(BOUND),
     ):
         assert [(await anext(queue)).value for _ in range(3)] == [b"-", b"A1c", b"A2c"]
-    shown = client.committed_range(stream, 0, 0, 5, on_malformed="skip")
+    shown = client.committed_range(stream, partition=0, start=0, end=5, on_malformed="skip")
     assert words(await rest(shown)) == "- A1c A2c"
-    assert words(await rest(client.committed_range(stream, 0, 3, 5))) == "A1c A2c"  # not its range
+    assert (
+        words(await rest(client.committed_range(stream, partition=0, start=3, end=5))) == "A1c A2c"
+    )  # not its range
     explanation = await client.explain(stream, on_malformed="skip")
     assert (explanation.malformed, explanation.open) == (1, ())
     assert str(explanation).splitlines()[1:] == ["1 malformed ack was skipped"]
@@ -297,7 +310,7 @@ async def test_a_malformed_ack_is_told_with_its_place_and_a_way_past_it(
     garbage = OutgoingMessage(stream, b"", own_headers={ACK_HEADER: b"garbage"})
     await publish_own(client, garbage)
     failing: list[Awaitable[object]] = [
-        rest(client.committed_range(stream, 0, 0, 3)),
+        rest(client.committed_range(stream, partition=0, start=0, end=3)),
         client.explain(stream),
     ]
     for reading in failing:
@@ -320,7 +333,7 @@ async def test_publishing_headers_of_transactions_is_refused(
             await client.publish_to_subject(stream, b"", headers=value)
         with pytest.raises(InvalidRequest, match=name):
             encode_message(b"", headers=value)
-    assert len(await rest(client.read(stream))) == 1
+    assert len(await rest(client.read(stream, partition=0))) == 1
 
 
 @pytest.mark.parametrize(
@@ -333,7 +346,9 @@ async def test_a_transaction_whose_begin_is_gone(
     await write(client, cleaned_stream, "A1c A2c - A3/0/0 -")
     await become(wire, cleaned_stream, [1, 2, 3, 4])
     isolation = ReadCommitted(on_truncated=on_truncated)  # type: ignore[arg-type]
-    async with client.subscribe(cleaned_stream, 0, EARLIEST, isolation=isolation) as reading:
+    async with client.subscribe(
+        cleaned_stream, partition=0, start=EARLIEST, isolation=isolation
+    ) as reading:
         if expected is not None:
             assert words(await take(reading, len(expected.split()))) == expected
             return
@@ -345,15 +360,15 @@ async def test_a_transaction_whose_begin_is_gone(
 
 async def test_what_does_not_go_with_it_is_refused(client: Client, stream: str) -> None:
     with pytest.raises(InvalidRequest, match="goes forward"):
-        client.subscribe(stream, reverse=True, isolation=COMMITTED)
+        client.subscribe(stream, partition=0, reverse=True, isolation=COMMITTED)
     with pytest.raises(WrongType, match="isolation is"):
-        client.subscribe(stream, isolation="read committed")  # type: ignore[call-overload]
+        client.subscribe(stream, partition=0, isolation="read committed")  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match="on_truncated"):
         ReadCommitted(on_truncated="ignore")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="max_messages"):
         ReadCommitted(max_messages=0)
     await client.publish(stream, b"")
-    async with client.read(stream, isolation=COMMITTED) as reading:
+    async with client.read(stream, partition=0, isolation=COMMITTED) as reading:
         with pytest.raises(UsageError, match="raw"):
             await anext(reading.batches(raw=True))
         with pytest.raises(UsageError, match="columns"):
@@ -371,10 +386,12 @@ async def test_random_logs(client: Client, stream: str, seed: int) -> None:
     await write(client, stream, log)
     expected = followed(log_of(log))
     for isolation in (COMMITTED, ReadCommitted(max_messages=chance.randrange(1, 6))):
-        found = await rest(client.read(stream, isolation=isolation))
+        found = await rest(client.read(stream, partition=0, isolation=isolation))
         assert [message.offset for message in found] == [row.offset for row in expected]
     start = chance.randrange(150)
-    found = await rest(client.read(stream, StartAt.offset(start), isolation=COMMITTED))
+    found = await rest(
+        client.read(stream, partition=0, start=StartAt.offset(start), isolation=COMMITTED)
+    )
     assert [each.offset for each in found if not each.value.endswith(b"o")] == [
         row.offset for row in expected if row.position >= start and not row.message.endswith("o")
     ]
@@ -384,7 +401,9 @@ async def test_random_logs(client: Client, stream: str, seed: int) -> None:
 
 
 async def ranged(client: Client, stream: str, start: int, end: int, **options: Any) -> str:
-    return words(await rest(client.committed_range(stream, 0, start, end, **options)))
+    return words(
+        await rest(client.committed_range(stream, partition=0, start=start, end=end, **options))
+    )
 
 
 async def test_a_range_shows_transactions_whose_acks_are_in_it(client: Client, stream: str) -> None:
@@ -423,9 +442,9 @@ async def test_the_transactions_of_an_ack_are_read_again_at_once(
 async def test_ranges_are_refused_that_make_no_sense(client: Client, stream: str) -> None:
     for start, end in ((-1, 2), (3, 2), (0, 2**63)):
         with pytest.raises(InvalidRequest):
-            client.committed_range(stream, 0, start, end)
+            client.committed_range(stream, partition=0, start=start, end=end)
     with pytest.raises(InvalidRequest, match="look_back"):
-        client.committed_range(stream, 0, 0, 1, look_back=-1)
+        client.committed_range(stream, partition=0, start=0, end=1, look_back=-1)
 
 
 async def test_a_range_whose_transaction_is_truncated(
@@ -453,7 +472,9 @@ async def test_ranges_of_random_logs(client: Client, stream: str, seed: int) -> 
     cuts = sorted({0, len(log), *(chance.randrange(len(log)) for _ in range(5))})
     for start, end in pairwise(cuts):
         look_back = chance.randrange(30)
-        found = await rest(client.committed_range(stream, 0, start, end, look_back=look_back))
+        found = await rest(
+            client.committed_range(stream, partition=0, start=start, end=end, look_back=look_back)
+        )
         expected = range_of(log, start, end, look_back)
         assert [message.offset for message in found] == [row.offset for row in expected]
 
@@ -468,15 +489,21 @@ async def test_a_checkpoint_resumes_behind_each_message(
     """In the middle of transactions too, and single messages are not shown again."""
     await write(client, stream, "B1o A1c A2c - A3c A4/1/0 B1o B2o C1c B3o D1c C2/8/0+D2/10/0 B3o -")
     stop = StopAt.latest()
-    whole = [each.offset for each in await rest(client.read(stream, isolation=isolation))]
+    whole = [
+        each.offset for each in await rest(client.read(stream, partition=0, isolation=isolation))
+    ]
     for count in range(len(whole) + 1):
-        async with client.subscribe(stream, 0, EARLIEST, isolation=isolation) as subscription:
+        async with client.subscribe(
+            stream, partition=0, start=EARLIEST, isolation=isolation
+        ) as subscription:
             assert [each.offset for each in await take(subscription, count)] == whole[:count]
             checkpoint = subscription.checkpoint()
         if count:
             assert subscription.checkpoint() == checkpoint
         checkpoint = Checkpoint.from_bytes(bytes(checkpoint))
-        async with client.subscribe(stream, 0, checkpoint, stop, isolation=isolation) as resumed:
+        async with client.subscribe(
+            stream, partition=0, start=checkpoint, stop=stop, isolation=isolation
+        ) as resumed:
             assert [each.offset for each in await rest(resumed)] == whole[count:]
 
 
@@ -492,7 +519,7 @@ async def test_checkpoints_of_random_logs(client: Client, stream: str, seed: int
     start, last = EARLIEST, False
     while not last:
         isolation = ReadCommitted(max_messages=chance.randrange(1, 9))
-        async with client.read(stream, start, isolation=isolation) as reading:
+        async with client.read(stream, partition=0, start=start, isolation=isolation) as reading:
             async for batch in reading.batches(max=chance.randrange(1, 20)):
                 found += batch
                 break
@@ -508,13 +535,15 @@ async def test_a_checkpoint_forgets_the_producers_beyond_its_bound(
     """What they repeat is delivered again; nothing else is."""
     isolation = ReadCommitted(max_producers=2)
     await write(client, stream, "A1o B1o C1o")
-    async with client.subscribe(stream, 0, EARLIEST, isolation=isolation) as subscription:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=isolation
+    ) as subscription:
         assert words(await take(subscription, 3)) == "A1o B1o C1o"
         checkpoint = subscription.checkpoint()
     assert checkpoint.producers is not None
     assert len(checkpoint.producers) == 2
     await write(client, stream, "A1o B1o C1o")
-    async with client.read(stream, checkpoint, isolation=COMMITTED) as resumed:
+    async with client.read(stream, partition=0, start=checkpoint, isolation=COMMITTED) as resumed:
         assert words(await rest(resumed)) == "A1o"
 
 
@@ -522,12 +551,12 @@ async def test_a_checkpoint_of_several_partitions(client: Client, stream_name: s
     await client.create_stream(stream_name, partitions=2)
     await write(client, stream_name, LOG, 0)
     await write(client, stream_name, "A1c A2c A3/0/0", 1)
-    every = ALL_PARTITIONS
+    every = None
     async with client.read(stream_name, partition=every, isolation=COMMITTED) as reading:
         first = [await anext(reading) for _ in range(4)]
         checkpoint = reading.checkpoint()
     async with client.read(
-        stream_name, checkpoint, partition=every, isolation=COMMITTED
+        stream_name, start=checkpoint, partition=every, isolation=COMMITTED
     ) as reading:
         both = first + await rest(reading)
     by_partition = [[each for each in both if each.partition == n] for n in (0, 1)]
@@ -535,31 +564,38 @@ async def test_a_checkpoint_of_several_partitions(client: Client, stream_name: s
 
 
 async def test_a_checkpoint_before_the_first_message(client: Client, stream: str) -> None:
-    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as subscription:
         checkpoint = Checkpoint.from_bytes(bytes(subscription.checkpoint()))
     await write(client, stream, LOG)
-    assert words(await rest(client.read(stream, checkpoint, isolation=COMMITTED))) == SHOWN
+    assert (
+        words(await rest(client.read(stream, partition=0, start=checkpoint, isolation=COMMITTED)))
+        == SHOWN
+    )
 
 
 async def test_a_checkpoint_is_of_one_log(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
-    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as subscription:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as subscription:
         await take(subscription, 2)
         checkpoint = subscription.checkpoint()
-        plain = client.subscribe(stream, 0, EARLIEST).checkpoint()
+        plain = client.subscribe(stream, partition=0, start=EARLIEST).checkpoint()
     with pytest.raises(InvalidRequest, match="read committed from it"):
-        client.subscribe(stream, 0, checkpoint)
+        client.subscribe(stream, partition=0, start=checkpoint)
     with pytest.raises(InvalidRequest, match=f"one of {stream}/0"):
-        client.subscribe(stream, 1, checkpoint, isolation=COMMITTED)
+        client.subscribe(stream, partition=1, start=checkpoint, isolation=COMMITTED)
     with pytest.raises(InvalidRequest, match="reverse"):
-        client.subscribe(stream, 0, plain, reverse=True)
+        client.subscribe(stream, partition=0, start=plain, reverse=True)
     with pytest.raises(MalformedData, match="version 0"):
         Checkpoint.from_bytes(b"")
     await client.delete_stream(stream)
     await client.create_stream(stream)
     await write(client, stream, LOG)
     with pytest.raises(StreamReset, match="created again"):
-        async with client.subscribe(stream, 0, checkpoint, isolation=COMMITTED):
+        async with client.subscribe(stream, partition=0, start=checkpoint, isolation=COMMITTED):
             pass
 
 
@@ -571,7 +607,7 @@ async def test_a_cursor_recognises_repeats_within_the_look_back(
 ) -> None:
     async def read(count: int, isolation: Isolation | ReadCommitted = COMMITTED) -> str:
         async with client.subscribe(
-            stream, 0, EARLIEST, cursor="reader", isolation=isolation
+            stream, partition=0, start=EARLIEST, cursor="reader", isolation=isolation
         ) as subscription:
             return words(await take(subscription, count))
 
@@ -602,7 +638,9 @@ async def test_looking_back_does_not_wait_for_what_does_not_exist(
     client: Client, stream: str
 ) -> None:
     await write(client, stream, "A1o")
-    async with client.subscribe(stream, 0, StartAt.offset(5), isolation=COMMITTED) as subscription:
+    async with client.subscribe(
+        stream, partition=0, start=StartAt.offset(5), isolation=COMMITTED
+    ) as subscription:
         assert subscription.position == 5
         await write(client, stream, "- - - - A1o A2o")
         assert words(await take(subscription, 1)) == "A2o"
@@ -630,8 +668,10 @@ async def test_a_compacted_stream_is_refused(
         async with producer.transaction() as transaction:
             await transaction.publish(cleaned_stream, b"x")
     with pytest.raises(CompactedStream, match="no message at offset 1"):
-        await rest(client.read(cleaned_stream, isolation=COMMITTED))
-    all_the_same = client.read(cleaned_stream, isolation=ReadCommitted(on_truncated="emit"))
+        await rest(client.read(cleaned_stream, partition=0, isolation=COMMITTED))
+    all_the_same = client.read(
+        cleaned_stream, partition=0, isolation=ReadCommitted(on_truncated="emit")
+    )
     assert words(await rest(all_the_same)) == "- - A1c - -"
 
 
@@ -652,7 +692,7 @@ async def test_open_transactions_are_explained_and_rolled_back(client: Client, s
     await client.abort_transaction(first, force=True)
     assert (await client.explain(stream)).open == (second,)
     await write(client, stream, "A3c A4/0/0")
-    shown = await rest(client.read(stream, isolation=COMMITTED))
+    shown = await rest(client.read(stream, partition=0, isolation=COMMITTED))
     assert words(shown) == "C1o D2o"
     assert "nothing is open" in str(await client.explain(stream, 0, StartAt.offset(6)))
 
@@ -675,13 +715,17 @@ async def test_leaving_while_a_part_is_read_again(
     """Nothing is left behind, and the position is before the transaction's ack."""
     await long_log(3000)
     for _ in range(5):
-        async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+        async with client.subscribe(
+            stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+        ) as reading:
             waiting = asyncio.create_task(anext(reading))
             await eventually(lambda: reading.position == 3000)
             waiting.cancel()
         assert reading.checkpoint().value == 3000
     assert not client.statistics().subscriptions
-    found = await rest(client.read(stream, reading.checkpoint(), isolation=NO_MEMORY))
+    found = await rest(
+        client.read(stream, partition=0, start=reading.checkpoint(), isolation=NO_MEMORY)
+    )
     assert len(found) == 3001
 
 
@@ -689,7 +733,9 @@ async def test_a_seek_while_a_part_is_read_again(
     client: Client, stream: str, long_log: Callable[[int], Awaitable[None]]
 ) -> None:
     await long_log(3000)
-    async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+    ) as reading:
         waiting = asyncio.create_task(anext(reading))
         await eventually(lambda: reading.position == 3000)
         await reading.seek(3001)
@@ -705,7 +751,7 @@ async def test_a_slow_reader_with_a_tiny_buffer(
     options = ClientOptions(max_buffered_bytes=2**16)
     for isolation in (COMMITTED, ReadCommitted(max_messages=7)):
         async with Client(server.address, options=options) as small:
-            found = await rest(small.read(stream, isolation=isolation))
+            found = await rest(small.read(stream, partition=0, isolation=isolation))
         assert [message.offset for message in found] == [*range(2000), 2001]
 
 
@@ -714,7 +760,9 @@ async def test_a_part_that_is_gone_with_its_stream_is_not_another_one(
 ) -> None:
     """The transaction is not looked for in the log of a stream that was created again."""
     await write(client, stream, "- A1c A2c A3/1/0 -")
-    async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+    ) as reading:
         await eventually(lambda: reading.last_offset == 4)
         await client.delete_stream(stream)
         await client.create_stream(stream)
@@ -726,7 +774,9 @@ async def test_a_part_that_is_gone_with_its_stream_is_not_another_one(
 
 async def test_a_paused_partition_ends_a_part_too(client: Client, stream: str) -> None:
     await write(client, stream, "- A1c A2c A3/1/0")
-    async with client.subscribe(stream, 0, EARLIEST, isolation=NO_MEMORY) as reading:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+    ) as reading:
         await eventually(lambda: reading.last_offset == 3)
         await client.pause_stream(stream)
         await take(reading, 1)
@@ -734,7 +784,12 @@ async def test_a_paused_partition_ends_a_part_too(client: Client, stream: str) -
             await take(reading, 1)
         checkpoint = reading.checkpoint()
     async with client.subscribe(
-        stream, 0, checkpoint, StopAt.offset(3), isolation=NO_MEMORY, resume=True
+        stream,
+        partition=0,
+        start=checkpoint,
+        stop=StopAt.offset(3),
+        isolation=NO_MEMORY,
+        resume=True,
     ) as reading:
         assert words(await rest(reading)) == "A1c A2c"
 
@@ -742,5 +797,8 @@ async def test_a_paused_partition_ends_a_part_too(client: Client, stream: str) -
 async def test_values_of_a_committed_reading(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
     values = client.values(stream)
-    found = [item.value async for item in values.read(client.read(stream, isolation=COMMITTED))]
+    found = [
+        item.value
+        async for item in values.read(client.read(stream, partition=0, isolation=COMMITTED))
+    ]
     assert b" ".join(found).decode() == SHOWN

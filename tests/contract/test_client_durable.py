@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     EndReason,
     MergedSubscription,
@@ -39,30 +38,38 @@ async def numbers(client: Client, stream_name: str) -> str:
 
 async def test_it_begins_behind_the_cursor(client: Client, numbers: str) -> None:
     await client.set_cursor(CURSOR, numbers, 0, 6)
-    async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR
+    ) as subscription:
         assert subscription.position == 7
         assert offsets(await take(subscription, 3)) == [7, 8, 9]
 
 
 async def test_without_a_cursor_it_begins_at_the_start(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, 0, StartAt.offset(4), cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=0, start=StartAt.offset(4), cursor=CURSOR
+    ) as subscription:
         assert offsets(await take(subscription, 2)) == [4, 5]
     assert await stored(client, numbers) == 5
 
 
 async def test_a_longer_log_of_a_recreated_stream_is_told(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR
+    ) as subscription:
         assert offsets(await take(subscription, 3)) == [0, 1, 2]
     await client.delete_stream(numbers)
     await create_numbers(client, numbers)
     with pytest.raises(StreamReset, match="former log") as caught:
-        await client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR).__aenter__()
+        await client.subscribe(numbers, partition=0, start=EARLIEST, cursor=CURSOR).__aenter__()
     assert (caught.value.partition, caught.value.offset) == (0, 2)
-    subscription = client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR)
+    subscription = client.subscribe(numbers, partition=0, start=EARLIEST, cursor=CURSOR)
     await subscription.seek(EARLIEST)
     async with subscription:
         assert offsets(await take(subscription, 2)) == [0, 1]
-    async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR
+    ) as subscription:
         assert offsets(await take(subscription, 1)) == [2]
 
 
@@ -81,7 +88,7 @@ async def test_a_bounded_reading_that_was_finished_ends_at_once(
 ) -> None:
     for expected in (list(range(6)), []):
         async with client.subscribe(
-            numbers, 0, EARLIEST, StopAt.offset(5), cursor=CURSOR
+            numbers, partition=0, start=EARLIEST, stop=StopAt.offset(5), cursor=CURSOR
         ) as subscription:
             assert offsets(await rest(subscription)) == expected
             assert subscription.end_reason is EndReason.STOP_REACHED
@@ -91,7 +98,7 @@ async def test_a_bounded_reading_that_was_finished_ends_at_once(
 async def test_a_cursor_behind_the_end_of_the_log_is_told(client: Client, numbers: str) -> None:
     await client.set_cursor(CURSOR, numbers, 1, COUNT)
     with pytest.raises(StreamReset, match="reader") as caught:
-        async with client.subscribe(numbers, 1, EARLIEST, cursor=CURSOR):
+        async with client.subscribe(numbers, partition=1, start=EARLIEST, cursor=CURSOR):
             pass
     assert (caught.value.stream, caught.value.partition, caught.value.offset) == (
         numbers,
@@ -99,7 +106,7 @@ async def test_a_cursor_behind_the_end_of_the_log_is_told(client: Client, number
         COUNT,
     )
     # Who knows where to go on says so.
-    subscription = client.subscribe(numbers, 1, cursor=CURSOR)
+    subscription = client.subscribe(numbers, partition=1, cursor=CURSOR)
     await subscription.seek(8)
     async with subscription:
         assert offsets(await take(subscription, 2)) == [8, 9]
@@ -113,7 +120,7 @@ async def test_each_partition_is_taken_up_where_it_was(client: Client, numbers: 
     await client.set_cursor(CURSOR, numbers, 1, 6)
     await client.set_cursor(CURSOR, numbers, 2, COUNT - 1)
     async with client.subscribe(
-        numbers, ALL_PARTITIONS, EARLIEST, LATEST, cursor=CURSOR
+        numbers, start=EARLIEST, stop=LATEST, cursor=CURSOR
     ) as subscription:
         places = [(one.partition, one.offset) for one in await all_of(subscription)]
     assert sorted(places) == [(0, n) for n in range(COUNT)] + [(1, 7), (1, 8), (1, 9)]
@@ -128,7 +135,7 @@ async def all_of(subscription: MergedSubscription) -> list[Message]:
 @ON_EMBEDDED
 async def test_only_the_message_in_hand_is_not_finished(client: Client, numbers: str) -> None:
     async with client.subscribe(
-        numbers, [0, 2], EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
+        numbers, partition=[0, 2], start=EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
     ) as subscription:
         read = {0: -1, 2: -1}
         for _ in range(2 * COUNT):
@@ -148,7 +155,7 @@ async def test_leaving_several_by_an_error_leaves_the_one_in_hand(
     async def fail() -> None:
         async with (
             asyncio.timeout(BOUND),
-            client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, cursor=CURSOR) as subscription,
+            client.subscribe(numbers, start=EARLIEST, cursor=CURSOR) as subscription,
         ):
             batches = subscription.batches(2 * COUNT, wait=0.1)
             first, second = await anext(batches), await anext(batches)
@@ -165,7 +172,7 @@ async def test_leaving_several_by_an_error_leaves_the_one_in_hand(
 
 async def test_a_seek_of_several_moves_what_is_stored(client: Client, numbers: str) -> None:
     async with client.subscribe(
-        numbers, [0, 1], EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
+        numbers, partition=[0, 1], start=EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
     ) as subscription:
         async with asyncio.timeout(BOUND):
             for _ in range(2 * COUNT):

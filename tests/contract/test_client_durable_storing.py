@@ -33,7 +33,7 @@ async def test_a_message_is_finished_while_the_next_is_waited_for(
     client: Client, numbers: str
 ) -> None:
     async with client.subscribe(
-        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
     ) as subscription:
         await take(subscription, COUNT)
         with pytest.raises(TimeoutError):
@@ -51,7 +51,9 @@ async def test_a_message_is_finished_while_the_next_is_waited_for(
 async def test_with_an_explicit_start_nothing_is_stored_before_the_first_message(
     client: Client, numbers: str
 ) -> None:
-    async with client.subscribe(numbers, 0, StartAt.offset(COUNT + 5), cursor=CURSOR):
+    async with client.subscribe(
+        numbers, partition=0, start=StartAt.offset(COUNT + 5), cursor=CURSOR
+    ):
         pass
     assert await stored(client, numbers) is None
 
@@ -60,7 +62,7 @@ async def test_with_an_explicit_start_nothing_is_stored_before_the_first_message
 async def test_closing_while_the_cursor_is_asked_for_ends_it(client: Client, numbers: str) -> None:
     await client.set_cursor(CURSOR, numbers, 0, 5)
     for partition in (0, [0, 1]):
-        subscription = client.subscribe(numbers, partition, EARLIEST, cursor=CURSOR)
+        subscription = client.subscribe(numbers, partition=partition, start=EARLIEST, cursor=CURSOR)
         entering = asyncio.create_task(subscription.__aenter__())
         await asyncio.sleep(0)
         async with asyncio.timeout(BOUND):
@@ -73,7 +75,7 @@ async def test_closing_while_the_cursor_is_asked_for_ends_it(client: Client, num
 @ON_EMBEDDED
 async def test_a_seek_while_the_cursor_is_asked_for_counts(client: Client, numbers: str) -> None:
     await client.set_cursor(CURSOR, numbers, 0, 5)
-    subscription = client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR)
+    subscription = client.subscribe(numbers, partition=0, start=EARLIEST, cursor=CURSOR)
     entering = asyncio.create_task(subscription.__aenter__())
     await asyncio.sleep(0)
     await subscription.seek(2)
@@ -82,7 +84,9 @@ async def test_a_seek_while_the_cursor_is_asked_for_counts(client: Client, numbe
 
 
 async def test_leaving_finishes_what_was_in_hand(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR
+    ) as subscription:
         async for message in subscription:
             if message.offset == 4:
                 break
@@ -95,7 +99,9 @@ async def test_leaving_by_an_error_does_not_finish_it(
     client: Client, numbers: str, error: type[BaseException]
 ) -> None:
     async def fail() -> None:
-        async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+        async with client.subscribe(
+            numbers, partition=0, start=EARLIEST, cursor=CURSOR
+        ) as subscription:
             async for message in subscription:
                 if message.offset == 4:
                     raise error
@@ -107,7 +113,9 @@ async def test_leaving_by_an_error_does_not_finish_it(
 
 @ON_EMBEDDED
 async def test_closing_it_does_not_finish_what_is_in_hand(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR
+    ) as subscription:
         await take(subscription, 5)
         await subscription.aclose()
         assert await stored(client, numbers) == 3
@@ -118,8 +126,12 @@ async def test_closing_the_client_stores_what_is_finished(
     server: Server, client: Client, numbers: str
 ) -> None:
     async with Client(server.address) as other:
-        subscription = other.subscribe(numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM)
-        merged = other.subscribe(numbers, [0, 1], EARLIEST, cursor="other", cursor_interval=SELDOM)
+        subscription = other.subscribe(
+            numbers, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
+        )
+        merged = other.subscribe(
+            numbers, partition=[0, 1], start=EARLIEST, cursor="other", cursor_interval=SELDOM
+        )
         await subscription.__aenter__()
         await merged.__aenter__()
         await take(subscription, 5)
@@ -135,7 +147,7 @@ async def test_closing_the_client_stores_what_is_finished(
 
 async def test_the_end_finishes_everything(client: Client, numbers: str) -> None:
     async with client.subscribe(
-        numbers, 0, EARLIEST, LATEST, cursor=CURSOR, cursor_interval=SELDOM
+        numbers, partition=0, start=EARLIEST, stop=LATEST, cursor=CURSOR, cursor_interval=SELDOM
     ) as subscription:
         await rest(subscription)
         await subscription.commit()
@@ -144,7 +156,7 @@ async def test_the_end_finishes_everything(client: Client, numbers: str) -> None
 
 async def test_it_is_stored_by_and_by(client: Client, numbers: str) -> None:
     async with client.subscribe(
-        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=0.01
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=0.01
     ) as subscription:
         await take(subscription, 5)
 
@@ -156,7 +168,7 @@ async def test_it_is_stored_by_and_by(client: Client, numbers: str) -> None:
 
 async def test_a_seek_moves_what_is_stored(client: Client, numbers: str) -> None:
     async with client.subscribe(
-        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
     ) as subscription:
         await take(subscription, 8)
         await subscription.commit()
@@ -172,11 +184,15 @@ async def test_a_seek_moves_what_is_stored(client: Client, numbers: str) -> None
 async def test_a_seek_behind_the_end_stores_nothing(
     client: Client, numbers: str, partitions: int | list[int]
 ) -> None:
-    async with client.subscribe(numbers, partitions, EARLIEST, cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=partitions, start=EARLIEST, cursor=CURSOR
+    ) as subscription:
         with pytest.raises(InvalidRequest, match="the log ends at"):
             await subscription.seek(1000)
     assert await stored(client, numbers) is None
-    async with client.subscribe(numbers, partitions, EARLIEST, cursor=CURSOR) as subscription:
+    async with client.subscribe(
+        numbers, partition=partitions, start=EARLIEST, cursor=CURSOR
+    ) as subscription:
         end = (await client.fetch_partition_metadata(numbers, 0)).newest_offset + 1
         await subscription.seek(end)
     assert await stored(client, numbers) == end - 1
@@ -191,7 +207,7 @@ async def test_however_it_is_read_nothing_unfinished_is_stored(
     in_hand: list[int] = []
     last = -1
     async with client.subscribe(
-        numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=0.001
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=0.001
     ) as subscription:
         while last < 60:
             way = chance.choice(["one", "ones", "list", "raw", "columns", "in vain"])

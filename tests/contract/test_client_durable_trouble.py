@@ -59,7 +59,7 @@ async def test_a_cursor_that_cannot_be_stored_is_told_and_tried_again(stream_nam
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, [b"0", b"1", b"2"])
         async with client.subscribe(
-            stream_name, 0, EARLIEST, cursor=CURSOR, cursor_interval=0.01
+            stream_name, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=0.01
         ) as subscription:
             await take(subscription, 2)
             await client.set_stream_readonly("__cursors")
@@ -87,7 +87,7 @@ async def test_an_error_of_the_last_storing_is_raised(stream_name: str, by: str)
     ):
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, [b"0", b"1", b"2"])
-        subscription = client.subscribe(stream_name, 0, EARLIEST, cursor=CURSOR)
+        subscription = client.subscribe(stream_name, partition=0, start=EARLIEST, cursor=CURSOR)
         await subscription.__aenter__()
         await take(subscription, 2)
         await client.set_stream_readonly("__cursors")
@@ -129,7 +129,9 @@ async def test_the_users_error_comes_before_that_of_storing(stream_name: str) ->
         await client.publish_many(stream_name, [b"0", b"1", b"2"])
 
         async def fail() -> None:
-            async with client.subscribe(stream_name, 0, EARLIEST, cursor=CURSOR) as subscription:
+            async with client.subscribe(
+                stream_name, partition=0, start=EARLIEST, cursor=CURSOR
+            ) as subscription:
                 await take(subscription, 2)
                 await client.set_stream_readonly("__cursors")
                 raise Failure
@@ -147,7 +149,9 @@ async def test_a_server_without_cursors_is_told_on_entering(
         await client.create_stream(stream_name, partitions=2)
         for partition in (0, [0, 1]):
             with pytest.raises(CursorsUnavailable):
-                async with client.subscribe(stream_name, partition, EARLIEST, cursor=CURSOR):
+                async with client.subscribe(
+                    stream_name, partition=partition, start=EARLIEST, cursor=CURSOR
+                ):
                     pass
         assert len(client.statistics().subscriptions) == 0
 
@@ -157,11 +161,11 @@ async def test_a_server_without_cursors_is_told_on_entering(
 async def test_without_entering_there_is_no_cursor(
     client: Client, numbers: str, partition: int | list[int]
 ) -> None:
-    subscription = client.subscribe(numbers, partition, EARLIEST, cursor=CURSOR)
+    subscription = client.subscribe(numbers, partition=partition, start=EARLIEST, cursor=CURSOR)
     with pytest.raises(UsageError, match="async with"):
         await anext(subscription)
     with pytest.raises(UsageError, match="cursor="):
-        await client.subscribe(numbers, partition).commit()
+        await client.subscribe(numbers, partition=partition).commit()
 
 
 NONSENSE: list[dict[str, Any]] = [
@@ -182,7 +186,9 @@ async def test_a_cursor_that_makes_no_sense_is_refused(client: Client) -> None:
 
 @ON_EMBEDDED
 async def test_one_that_is_dropped_stores_no_more(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=0.01)
+    subscription = client.subscribe(
+        numbers, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=0.01
+    )
     await subscription.__aenter__()
     await take(subscription, 5)
     with warnings.catch_warnings(record=True) as caught:
@@ -206,7 +212,7 @@ async def test_a_client_that_is_closed_first_leaves_nothing_behind(
 ) -> None:
     other = Client(server.address)
     await other.connect()
-    subscription = other.subscribe(numbers, 0, EARLIEST, cursor=CURSOR)
+    subscription = other.subscribe(numbers, partition=0, start=EARLIEST, cursor=CURSOR)
     await subscription.__aenter__()
     await take(subscription, 5)
     await other.aclose()
@@ -224,7 +230,7 @@ async def test_closing_the_client_waits_for_no_cursor_for_long(
 
     other = Client(server.address, options=ClientOptions(close_timeout=0.1))
     await other.connect()
-    subscription = other.subscribe(numbers, 0, EARLIEST, cursor=CURSOR)
+    subscription = other.subscribe(numbers, partition=0, start=EARLIEST, cursor=CURSOR)
     await subscription.__aenter__()
     await take(subscription, 5)
     monkeypatch.setattr(Cursors, "set", stuck)
@@ -239,7 +245,7 @@ async def test_closing_the_client_waits_for_no_cursor_for_long(
 async def test_cancelling_while_it_closes_stores_all_the_same(client: Client, numbers: str) -> None:
     async def read() -> None:
         async with client.subscribe(
-            numbers, 0, EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
+            numbers, partition=0, start=EARLIEST, cursor=CURSOR, cursor_interval=SELDOM
         ) as subscription:
             await take(subscription, 5)
             leaving.set()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, EndReason, StartAt, StopAt
+from liftbridge_aio import Client, ClientOptions, EndReason, StartAt, StopAt
 from liftbridge_aio._subscribe import log_probe
 from support.clients import EARLIEST, rest
 from support.marks import ON_EMBEDDED
@@ -36,7 +36,7 @@ READINGS: Final[dict[str, dict[str, Any]]] = {
     "from a time": {"start": StartAt.time(0), "stop": LATEST},
     "to an offset": {"start": EARLIEST, "stop": StopAt.offset(5)},
     "to a time": {"start": EARLIEST, "stop": StopAt.time(datetime.now(UTC))},
-    "of all partitions": {"start": EARLIEST, "stop": LATEST, "partition": ALL_PARTITIONS},
+    "of all partitions": {"start": EARLIEST, "stop": LATEST, "partition": None},
 }
 
 
@@ -48,7 +48,9 @@ async def test_readings_of_an_emptied_log_end(
             group.create_task(rest(client.subscribe(emptied, **arguments)))
             for arguments in READINGS.values()
         ]
-        async with client.subscribe(emptied, start=StartAt.offset(8), stop=LATEST) as sent_back:
+        async with client.subscribe(
+            emptied, partition=0, start=StartAt.offset(8), stop=LATEST
+        ) as sent_back:
             await sent_back.seek(2)
             assert await rest(sent_back) == []
     assert [task.result() for task in found] == [[]] * len(READINGS)
@@ -56,7 +58,7 @@ async def test_readings_of_an_emptied_log_end(
 
     monkeypatch.setattr(log_probe, "_SILENCE", 0.05)
     to_come = StopAt.offset(COUNT)
-    async with client.subscribe(emptied, start=EARLIEST, stop=to_come) as reading:
+    async with client.subscribe(emptied, partition=0, start=EARLIEST, stop=to_come) as reading:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await anext(reading)

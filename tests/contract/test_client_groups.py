@@ -60,10 +60,10 @@ async def test_a_missing_stream_is_named_where_the_time_is_too_short_to_be_sure(
     async with asyncio.TaskGroup() as group:
         for asked in (
             client.group(group_id, [stream, missing], timeout=seconds).__aenter__(),
-            client.subscribe(missing, timeout=seconds).__aenter__(),
-            client.subscribe(missing, [0, 1], timeout=seconds).__aenter__(),
-            client.subscribe(missing, cursor="reader", timeout=seconds).__aenter__(),
-            client.last(missing, 1, timeout=seconds),
+            client.subscribe(missing, partition=0, timeout=seconds).__aenter__(),
+            client.subscribe(missing, partition=[0, 1], timeout=seconds).__aenter__(),
+            client.subscribe(missing, partition=0, cursor="reader", timeout=seconds).__aenter__(),
+            client.last(missing, partition=0, n=1, timeout=seconds),
             client.oldest_offset(missing, timeout=seconds),
             client.resume_stream(missing, timeout=seconds),
         ):

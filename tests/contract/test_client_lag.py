@@ -128,9 +128,9 @@ async def test_what_can_be_read_is_known_of_a_log_in_any_state(
         await make(client, wire, stream)
         assert await client.oldest_offset(stream) == oldest, make
         for position in {0, oldest, max(end - 1, 0), end}:
-            reading = client.subscribe(stream, start=StartAt.offset(position))
+            reading = client.subscribe(stream, partition=0, start=StartAt.offset(position))
             assert await reading.lag() == end - max(position, oldest), (make, position)
-        assert await client.subscribe(stream, start=EARLIEST).lag() == end - oldest
+        assert await client.subscribe(stream, partition=0, start=EARLIEST).lag() == end - oldest
         await wire.pause(stream)
 
     await create(wire, cleaned_stream)
@@ -148,7 +148,7 @@ async def test_what_a_reader_holds_counts_though_the_log_has_lost_it(
     client: Client, wire: Wire, cleaned_stream: str
 ) -> None:
     await filled(client, wire, cleaned_stream, retention_max_messages=KEPT)
-    async with client.subscribe(cleaned_stream, start=EARLIEST) as reading:
+    async with client.subscribe(cleaned_stream, partition=0, start=EARLIEST) as reading:
         await take(reading, 1)
         await all_here(reading, COUNT - 1)
         await become(wire, cleaned_stream, list(range(COUNT - KEPT, COUNT)))

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Ack,
     Backoff,
     Client,
@@ -254,7 +253,7 @@ async def test_nothing_works_after_it_was_closed(server: Server) -> None:
 
 async def test_what_was_made_by_a_client_that_is_closed_says_so(server: Server) -> None:
     async with Client(server.address) as client:
-        made = client.subscribe("stream"), client.subscribe("stream", ALL_PARTITIONS)
+        made = client.subscribe("stream", partition=0), client.subscribe("stream")
         group = client.group("group", ["stream"])
     for one in (*made, group):
         with pytest.raises(ClientClosed, match="the client is closed"):

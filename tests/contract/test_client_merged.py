@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientOptions,
     ConcurrentRead,
@@ -63,7 +62,7 @@ EVERYTHING = {partition: list(range(PER_PARTITION)) for partition in range(PARTI
 
 
 async def test_all_partitions_are_read_each_in_order(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST)
+    subscription = client.subscribe(numbers, start=EARLIEST, stop=LATEST)
     messages = await rest(subscription)
     assert offsets(messages) == EVERYTHING
     assert sorted(int(message.value) for message in messages) == list(range(COUNT))
@@ -74,21 +73,23 @@ async def test_all_partitions_are_read_each_in_order(client: Client, numbers: st
 
 
 async def test_only_the_partitions_that_are_named_are_read(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, [2, 1], EARLIEST, LATEST) as subscription:
+    async with client.subscribe(
+        numbers, partition=[2, 1], start=EARLIEST, stop=LATEST
+    ) as subscription:
         assert subscription.partitions == (2, 1)
         assert offsets(await rest(subscription)) == {n: EVERYTHING[n] for n in (1, 2)}
 
 
 async def test_each_partition_may_have_a_start_of_its_own(client: Client, numbers: str) -> None:
     starts = {0: StartAt.offset(7), 1: EARLIEST, 2: StartAt.latest(), 3: StartAt.offset(9)}
-    async with client.subscribe(numbers, ALL_PARTITIONS, starts, LATEST) as subscription:
+    async with client.subscribe(numbers, start=starts, stop=LATEST) as subscription:
         assert subscription.positions == {0: 7, 1: subscription.positions[1], 2: 9, 3: 9}
         found = offsets(await rest(subscription))
     assert found == {0: [7, 8, 9], 1: EVERYTHING[1], 2: [9], 3: [9]}
 
 
 async def test_starts_are_fixed_on_entering(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
+    async with client.subscribe(numbers) as subscription:
         assert subscription.positions == dict.fromkeys(range(PARTITIONS), PER_PARTITION)
         await client.publish_many(numbers, [Record(b"new", partition=n) for n in range(PARTITIONS)])
         messages = await take(subscription, PARTITIONS)
@@ -102,7 +103,7 @@ async def test_lists_hold_messages_of_all_partitions(
     messages: list[Message] = []
     async with (
         asyncio.timeout(BOUND),
-        client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST) as subscription,
+        client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription,
     ):
         async for batch in subscription.batches(max=7, wait=0.1, raw=raw):
             assert 0 < len(batch) <= 7
@@ -115,7 +116,7 @@ async def test_reading_one_by_one_and_in_lists_may_take_turns(client: Client, nu
     messages: list[Message] = []
     async with (
         asyncio.timeout(BOUND),
-        client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST) as subscription,
+        client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription,
     ):
         while len(messages) < COUNT:
             messages.append(await anext(subscription))
@@ -129,7 +130,7 @@ async def test_a_missing_stream_or_partition_is_told_on_entering(
     client: Client, numbers: str
 ) -> None:
     with pytest.raises(PartitionNotFound) as caught:
-        async with client.subscribe(numbers, [0, 9]):
+        async with client.subscribe(numbers, partition=[0, 9]):
             pass
     assert (caught.value.stream, caught.value.partition) == (numbers, 9)
     assert len(client.statistics().subscriptions) == 0
@@ -137,7 +138,7 @@ async def test_a_missing_stream_or_partition_is_told_on_entering(
 
 async def test_a_missing_stream_is_told_on_entering(impatient: Client) -> None:
     with pytest.raises(StreamNotFound) as caught:
-        async with impatient.subscribe("no-such-stream", ALL_PARTITIONS):
+        async with impatient.subscribe("no-such-stream"):
             pass
     assert caught.value.stream == "no-such-stream"
 
@@ -147,10 +148,9 @@ NONSENSE: list[tuple[Any, Any]] = [
     ([1, 1], EARLIEST),
     ([-1], EARLIEST),
     ("01", EARLIEST),
-    (None, EARLIEST),
     ([0, 1], {0: EARLIEST}),
     ([0], {0: 5}),
-    (ALL_PARTITIONS, {}),
+    (None, {}),
     (0, {0: EARLIEST}),
 ]
 
@@ -159,11 +159,38 @@ NONSENSE: list[tuple[Any, Any]] = [
 async def test_partitions_and_starts_that_make_no_sense_are_refused(client: Client) -> None:
     for partition, start in NONSENSE:
         with pytest.raises(InvalidRequest):
-            client.subscribe("stream", partition, start)
+            client.subscribe("stream", partition=partition, start=start)
+
+
+async def test_an_offset_in_several_partitions_is_refused(client: Client, numbers: str) -> None:
+    at = StartAt.offset(5)
+    for ends in ({"start": at}, {"start": EARLIEST, "stop": StopAt.offset(5)}):
+        with pytest.raises(InvalidRequest, match=r"the stream has 4: name it with partition="):
+            await rest(client.subscribe(numbers, **ends))
+    with pytest.raises(InvalidRequest, match="the stream has 4 partitions"):
+        await client.last(numbers, n=1)
+    async with client.subscribe(numbers, start=EARLIEST) as subscription:
+        for place in (5, at):
+            with pytest.raises(InvalidRequest, match="place in one partition"):
+                await subscription.seek(place)
+        assert offsets(await take(subscription, COUNT)) == EVERYTHING
+
+
+@ON_EMBEDDED
+async def test_a_stream_of_one_partition_needs_no_number(client: Client, stream_name: str) -> None:
+    await client.create_stream(stream_name)
+    await client.publish_many(stream_name, [b"0", b"1", b"2"])
+    at = StartAt.offset(1)
+    messages = await rest(client.subscribe(stream_name, start=at, stop=StopAt.offset(1)))
+    assert [message.value for message in messages] == [b"1"]
+    assert [message.value for message in await client.last(stream_name, n=2)] == [b"1", b"2"]
+    async with client.subscribe(stream_name) as subscription:
+        await subscription.seek(2)
+        assert (await take(subscription, 1))[0].value == b"2"
 
 
 async def test_one_partition_that_breaks_leaves_the_others(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+    async with client.subscribe(numbers, start=EARLIEST) as subscription:
         assert offsets(await take(subscription, COUNT)) == EVERYTHING
         await client.pause_stream(numbers, [1])
         with pytest.raises(PartitionPaused) as caught:
@@ -180,7 +207,7 @@ async def test_one_partition_that_breaks_leaves_the_others(client: Client, numbe
 
 
 async def test_the_end_of_all_partitions_is_the_end(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+    async with client.subscribe(numbers, start=EARLIEST) as subscription:
         await client.set_stream_readonly(numbers, [0, 1, 2])
         await take(subscription, COUNT)
         reading = asyncio.create_task(rest(subscription))
@@ -194,7 +221,7 @@ async def test_the_end_of_all_partitions_is_the_end(client: Client, numbers: str
 async def test_a_stream_that_is_deleted_is_told_for_each_partition(
     client: Client, numbers: str
 ) -> None:
-    async with client.subscribe(numbers, [0, 1], EARLIEST) as subscription:
+    async with client.subscribe(numbers, partition=[0, 1], start=EARLIEST) as subscription:
         await take(subscription, 2 * PER_PARTITION)
         await client.delete_stream(numbers)
         for _ in range(2):
@@ -208,7 +235,7 @@ async def test_a_stream_that_is_deleted_is_told_for_each_partition(
 
 
 async def test_a_seek_moves_the_partitions_that_it_names(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+    async with client.subscribe(numbers, start=EARLIEST) as subscription:
         assert offsets(await take(subscription, COUNT)) == EVERYTHING
         reading = asyncio.create_task(take(subscription, 3))
         await asyncio.sleep(0)
@@ -227,7 +254,9 @@ async def test_a_seek_moves_the_partitions_that_it_names(client: Client, numbers
 
 @ON_EMBEDDED
 async def test_a_seek_that_makes_no_sense_changes_nothing(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, [0, 1], EARLIEST, StopAt.offset(5)) as subscription:
+    async with client.subscribe(
+        numbers, partition=[0, 1], start=EARLIEST, stop=StopAt.offset(5)
+    ) as subscription:
         await take(subscription, 4)
         with pytest.raises(InvalidRequest):
             await subscription.seek({0: 2, 1: 6})
@@ -238,7 +267,7 @@ async def test_a_seek_that_makes_no_sense_changes_nothing(client: Client, number
 async def test_before_entering_there_are_no_partitions_to_pause(
     client: Client, numbers: str
 ) -> None:
-    subscription = client.subscribe(numbers, ALL_PARTITIONS)
+    subscription = client.subscribe(numbers)
     assert (subscription.partitions, subscription.positions) == ((), {})
     assert subscription.statistics().delivered == 0
     for act in (subscription.pause, subscription.resume):
@@ -248,7 +277,7 @@ async def test_before_entering_there_are_no_partitions_to_pause(
         await subscription.seek(0)
     with pytest.raises(UsageError):
         await subscription.lag()
-    named = client.subscribe(numbers, [0, 1], EARLIEST, LATEST)
+    named = client.subscribe(numbers, partition=[0, 1], start=EARLIEST, stop=LATEST)
     named.pause([1])
     await named.seek({0: 8})
     assert offsets(await take(named, 2)) == {0: [8, 9]}
@@ -257,7 +286,7 @@ async def test_before_entering_there_are_no_partitions_to_pause(
 
 
 async def test_paused_partitions_hand_nothing_out(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST) as subscription:
+    async with client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription:
         with pytest.raises(WrongType):
             subscription.pause(1)  # type: ignore[arg-type]
         subscription.pause([0, 3])
@@ -274,7 +303,7 @@ async def test_paused_partitions_hand_nothing_out(client: Client, numbers: str) 
 
 @ON_EMBEDDED
 async def test_a_paused_partition_stays_paused_over_a_seek(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, [0, 1], EARLIEST) as subscription:
+    async with client.subscribe(numbers, partition=[0, 1], start=EARLIEST) as subscription:
         subscription.pause([0])
         await subscription.seek({0: 5, 1: 9})
         assert offsets(await take(subscription, 1)) == {1: [9]}
@@ -285,7 +314,8 @@ async def test_a_paused_partition_stays_paused_over_a_seek(client: Client, numbe
 
 
 async def test_the_lag_of_each_partition_is_known(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS, StartAt.offset(4)) as subscription:
+    starts = dict.fromkeys(range(PARTITIONS), StartAt.offset(4))
+    async with client.subscribe(numbers, start=starts) as subscription:
         await take(subscription, 6 * PARTITIONS)
         assert await subscription.lag() == dict.fromkeys(range(PARTITIONS), 0)
         await client.publish(numbers, b"new", partition=2)
@@ -299,7 +329,7 @@ async def test_the_lag_of_each_partition_is_known(client: Client, numbers: str) 
 
 @ON_EMBEDDED
 async def test_leaving_ends_it_whatever_is_unread(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS, EARLIEST) as subscription:
+    async with client.subscribe(numbers, start=EARLIEST) as subscription:
         await take(subscription, 5)
     assert len(client.statistics().subscriptions) == 0
     assert subscription.end_reasons == dict.fromkeys(range(PARTITIONS), EndReason.CLOSED)
@@ -310,7 +340,7 @@ async def test_leaving_ends_it_whatever_is_unread(client: Client, numbers: str) 
 
 @ON_EMBEDDED
 async def test_closing_wakes_the_one_who_reads(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, ALL_PARTITIONS)
+    subscription = client.subscribe(numbers)
     reading = asyncio.create_task(rest(subscription))
 
     async def all_are_read() -> bool:
@@ -323,7 +353,7 @@ async def test_closing_wakes_the_one_who_reads(client: Client, numbers: str) -> 
 
 @ON_EMBEDDED
 async def test_closing_wakes_the_one_who_gathers_a_list(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
+    subscription = client.subscribe(numbers, start=EARLIEST)
     gathering = asyncio.create_task(anext(subscription.batches(2 * COUNT, wait=10 * BOUND)))
     await eventually(lambda: subscription.statistics().buffered == COUNT)
     await subscription.aclose()
@@ -334,13 +364,13 @@ async def test_closing_wakes_the_one_who_gathers_a_list(client: Client, numbers:
 
 @ON_EMBEDDED
 async def test_two_that_begin_it_at_once_begin_the_same(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
+    subscription = client.subscribe(numbers, start=EARLIEST)
     reading = asyncio.create_task(take(subscription, COUNT))
     async with subscription:
         assert len(await reading) == COUNT
         assert len(client.statistics().subscriptions) == PARTITIONS
         assert await subscription.lag() == dict.fromkeys(range(PARTITIONS), 0)
-        await subscription.seek(PER_PARTITION - 1)
+        await subscription.seek(dict.fromkeys(range(PARTITIONS), PER_PARTITION - 1))
         again = await take(subscription, PARTITIONS)
         assert offsets(again) == {n: [PER_PARTITION - 1] for n in range(PARTITIONS)}
     assert len(client.statistics().subscriptions) == 0
@@ -348,7 +378,7 @@ async def test_two_that_begin_it_at_once_begin_the_same(client: Client, numbers:
 
 @ON_EMBEDDED
 async def test_cancelling_loses_no_message(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
+    async with client.subscribe(numbers) as subscription:
         messages = []
         for number in range(PARTITIONS):
             waiting = asyncio.create_task(anext(subscription))
@@ -364,7 +394,7 @@ async def test_cancelling_loses_no_message(client: Client, numbers: str) -> None
 
 @ON_EMBEDDED
 async def test_two_cannot_wait_at_once(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, ALL_PARTITIONS) as subscription:
+    async with client.subscribe(numbers) as subscription:
         waiting = asyncio.create_task(anext(subscription))
         await asyncio.sleep(0)
         with pytest.raises(ConcurrentRead):
@@ -374,7 +404,7 @@ async def test_two_cannot_wait_at_once(client: Client, numbers: str) -> None:
 
 @ON_EMBEDDED
 async def test_a_bare_loop_left_by_break_ends_it(client: Client, numbers: str) -> None:
-    async for _ in client.subscribe(numbers, ALL_PARTITIONS, EARLIEST):
+    async for _ in client.subscribe(numbers, start=EARLIEST):
         assert len(client.statistics().subscriptions) == PARTITIONS
         break
     gc.disable()  # dropping it is enough; nobody has to look for cycles
@@ -386,7 +416,7 @@ async def test_a_bare_loop_left_by_break_ends_it(client: Client, numbers: str) -
 
 @ON_EMBEDDED
 async def test_one_that_is_entered_and_dropped_warns(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, ALL_PARTITIONS, EARLIEST)
+    subscription = client.subscribe(numbers, start=EARLIEST)
     await subscription.__aenter__()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -399,7 +429,7 @@ async def test_one_that_is_entered_and_dropped_warns(client: Client, numbers: st
 @ON_EMBEDDED
 async def test_one_whose_client_is_closed_ends(server: Server, numbers: str) -> None:
     async with Client(server.address) as other:
-        subscription = other.subscribe(numbers, ALL_PARTITIONS)
+        subscription = other.subscribe(numbers)
         reading = asyncio.create_task(rest(subscription))
 
         async def all_are_read() -> bool:
@@ -414,6 +444,6 @@ async def test_one_whose_client_is_closed_ends(server: Server, numbers: str) -> 
 async def test_the_hook_is_told_of_each_message(server: Server, numbers: str) -> None:
     hook = Delivered()
     async with Client(server.address, options=ClientOptions(hook=hook)) as other:
-        read = await rest(other.subscribe(numbers, ALL_PARTITIONS, EARLIEST, LATEST))
+        read = await rest(other.subscribe(numbers, start=EARLIEST, stop=LATEST))
     assert hook.messages == read
     assert len(read) == COUNT

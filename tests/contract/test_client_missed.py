@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientOptions,
     Hook,
@@ -76,10 +75,10 @@ async def test_what_retention_took_before_it_was_read_is_told(
     async with Client(server.address, options=ClientOptions(hook=watcher)) as client:
         # Nobody asked for what was there before the oldest or before the last.
         assert len(await rest(client.read(cleaned_stream))) == 3
-        assert len(await client.last(cleaned_stream, 9)) == 3
+        assert len(await client.last(cleaned_stream, n=9)) == 3
         assert watcher.missed == []
 
-        bounded = client.read(cleaned_stream, StartAt.offset(2))
+        bounded = client.read(cleaned_stream, start=StartAt.offset(2))
         assert [message.offset for message in await rest(bounded)] == [7, 8, 9]
         assert (watcher.missed, bounded.statistics().missed) == ([told], 5)
 
@@ -92,7 +91,7 @@ async def test_what_retention_took_before_it_was_read_is_told(
             await eventually(counted)
         assert watcher.missed == [told, told]
 
-        stops_before = client.read(cleaned_stream, StartAt.offset(2), StopAt.offset(4))
+        stops_before = client.read(cleaned_stream, start=StartAt.offset(2), stop=StopAt.offset(4))
         assert await rest(stops_before) == []
         assert watcher.missed[2:] == [MessagesMissed(cleaned_stream, 0, 2, 5)]
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -113,7 +112,7 @@ async def test_what_an_emptied_log_held_is_told(
         client.subscribe(cleaned_stream, start=StartAt.new_only()) as new,
         client.subscribe(cleaned_stream, start=StartAt.latest()) as latest,
     ):
-        assert await rest(client.read(cleaned_stream, StartAt.offset(3))) == []
+        assert await rest(client.read(cleaned_stream, start=StartAt.offset(3))) == []
         assert watcher.missed == [MessagesMissed(cleaned_stream, 0, 3, 10)]
         await client.publish(cleaned_stream, b"")
         async with asyncio.timeout(BOUND):
@@ -171,10 +170,15 @@ async def test_gaps_that_compaction_leaves_are_no_loss(
     await become(wire, cleaned_stream, [0, 8, 9, 10])
     async with Client(server.address, options=ClientOptions(hook=watcher)) as client:
         for start in (0, 1, 5, 9):
-            reading = client.read(cleaned_stream, StartAt.offset(start))
+            reading = client.read(cleaned_stream, start=StartAt.offset(start))
             assert await rest(reading)
             assert reading.statistics().missed == 0
-        assert [message.offset for message in await client.last(cleaned_stream, 4)] == [0, 8, 9, 10]
+        assert [message.offset for message in await client.last(cleaned_stream, n=4)] == [
+            0,
+            8,
+            9,
+            10,
+        ]
     assert watcher.missed == []
 
 
@@ -186,7 +190,7 @@ async def test_segments_that_compaction_has_emptied_are_no_loss(
     await publish_keys(wire, cleaned_stream, "aabab-b")
     await become(wire, cleaned_stream, [3, 5, 6])
     async with Client(server.address, options=ClientOptions(hook=watcher)) as client:
-        reading = client.read(cleaned_stream, StartAt.offset(1))
+        reading = client.read(cleaned_stream, start=StartAt.offset(1))
         assert [message.offset for message in await rest(reading)] == [3, 5, 6]
         assert reading.statistics().missed == 0
     assert watcher.missed == []
@@ -204,7 +208,7 @@ async def test_a_reader_that_retention_overtakes_is_told(
     options = ClientOptions(max_buffered_bytes=2**16, hook=watcher)
     async with (
         Client(server.address, options=options) as client,
-        client.subscribe(cleaned_stream, ALL_PARTITIONS, EARLIEST) as reading,
+        client.subscribe(cleaned_stream, start=EARLIEST) as reading,
     ):
         first = (await anext(reading)).offset
         await becomes_emptied(wire, cleaned_stream, 100)

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientOptions,
     ConsumerGroup,
@@ -63,9 +62,9 @@ async def entered(client: Client, stream: str, kind: str) -> AsyncIterator[Reade
     reader: Reader
     match kind:
         case "one":
-            reader = client.subscribe(stream, 0, EARLIEST, resume=True)
+            reader = client.subscribe(stream, partition=0, start=EARLIEST, resume=True)
         case "several":
-            reader = client.subscribe(stream, [0], EARLIEST, resume=True)
+            reader = client.subscribe(stream, partition=[0], start=EARLIEST, resume=True)
         case _:
             reader = client.group(f"group-{stream}", [stream], start=EARLIEST, resume=True)
     async with asyncio.timeout(2 * BOUND), reader:
@@ -145,7 +144,7 @@ async def test_the_others_are_read_where_one_was_paused_before(
     await client.create_stream(stream_name, partitions=3)
     await client.publish_many(stream_name, [Record(b"", partition=n % 3) for n in range(6)])
     await client.pause_stream(stream_name, [1])
-    reader = client.read(stream_name, partition=ALL_PARTITIONS)
+    reader = client.read(stream_name)
     if in_lists:
         lists, raised = await read_past_errors(reader.batches())
         read = [message for each in lists for message in each]
@@ -164,7 +163,10 @@ async def test_new_messages_of_others_are_read_where_one_was_paused_before(
 ) -> None:
     await client.create_stream(stream_name, partitions=2)
     await client.pause_stream(stream_name, [0])
-    async with asyncio.timeout(BOUND), aclosing(client.subscribe(stream_name, [0, 1])) as reader:
+    async with (
+        asyncio.timeout(BOUND),
+        aclosing(client.subscribe(stream_name, partition=[0, 1])) as reader,
+    ):
         with pytest.raises(PartitionPaused):
             await anext(reader)
         await client.publish(stream_name, b"", partition=1)
@@ -181,7 +183,7 @@ async def test_a_block_over_several_does_not_begin_where_one_is_paused(
     await client.create_stream(stream_name, partitions=2)
     await client.publish_many(stream_name, [Record(b"", partition=n) for n in (0, 1)])
     await client.pause_stream(stream_name, [0])
-    reader = client.read(stream_name, partition=ALL_PARTITIONS)
+    reader = client.read(stream_name)
     with pytest.raises(PartitionPaused) as caught:
         await reader.__aenter__()
     assert caught.value.partition == 0
@@ -231,8 +233,8 @@ async def test_who_resumes_a_paused_partition_reads_its_last_messages(
     await eventually(lambda: has_paused(client, stream_name))
     async with asyncio.timeout(BOUND):
         with pytest.raises(PartitionPaused):
-            await client.last(stream_name, 2)
-        last: list[Message] = await client.last(stream_name, 2, resume=True)
+            await client.last(stream_name, partition=0, n=2)
+        last: list[Message] = await client.last(stream_name, partition=0, n=2, resume=True)
     assert [message.value for message in last] == [b"1", b"2"]
 
 

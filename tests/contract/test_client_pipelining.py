@@ -377,11 +377,13 @@ async def test_messages_are_read_while_others_are_published(
 ) -> None:
     await client.create_stream(stream_name)
 
-    async with client.subscribe(stream_name) as subscription:
+    async with client.subscribe(stream_name, partition=0) as subscription:
         for value in numbers(500):
             await client.publish_async(stream_name, value)
         async with asyncio.timeout(BOUND):
             received = [await anext(subscription) for _ in range(500)]
     assert values(received) == numbers(500)
-    again = [m async for m in client.subscribe(stream_name, start=EARLIEST, stop=LATEST)]
+    again = [
+        m async for m in client.subscribe(stream_name, partition=0, start=EARLIEST, stop=LATEST)
+    ]
     assert again == received

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Ack,
     AckError,
     AckPolicy,
@@ -109,7 +108,7 @@ async def test_a_message_is_forwarded_as_it_was_read(
         ack = await client.publish(
             stream_name, message.value, key=message.key, headers=message.headers
         )
-        copy = (await client.last(stream_name, 1, message.partition))[0]
+        copy = (await client.last(stream_name, n=1, partition=message.partition))[0]
         assert (copy.partition, copy.offset) == (ack.partition, ack.offset)
         assert replace(copy, offset=message.offset, timestamp=message.timestamp) == message
         assert copy.headers.keys() <= {"n", "trace"}
@@ -269,7 +268,7 @@ async def test_a_partitioner_that_fails_is_named_and_nothing_is_sent(
     assert refused.value.stream == stream_name
     assert isinstance(refused.value.__cause__, KeyError)
     await client.publish(stream_name, b"kept", key=b"eu", partitioner=by_region)
-    read = [message.value async for message in client.read(stream_name, partition=ALL_PARTITIONS)]
+    read = [message.value async for message in client.read(stream_name)]
     assert read == [b"kept"]
 
 

@@ -283,7 +283,7 @@ async def test_a_poison_message_becomes_a_dead_letter(client: Client, stream: st
         await eventually(lambda: queue.statistics().acked == 6)
         await queue.aclose()
         await run
-    [letter] = await client.last(dead, 5)
+    [letter] = await client.last(dead, partition=0, n=5)
     assert (letter.value, letter.key, attempts) == (b"poison", b"key", 3)
     assert letter.headers == {
         "colour": b"red",
@@ -312,7 +312,7 @@ async def test_a_message_is_unsettled_until_its_dead_letter_is_stored(
         assert queue.statistics().partitions[0].base == 0
         await client.create_stream(dead)
         await eventually(lambda: queue.statistics().dead_letters == 1)
-    [letter] = await client.last(dead, 5)
+    [letter] = await client.last(dead, partition=0, n=5)
     assert letter.headers["queue-error"] == b"Reject: unwanted"
     await client.delete_stream(dead)
 
@@ -347,7 +347,7 @@ async def test_a_dead_letter_too_large_is_cut(
         assert await take_and_ack(queue, 1) == [7]
         assert queue.statistics().dead_letters == (1 if error_bytes else 0)
         assert queue.statistics().dead_letters_lost == (0 if error_bytes else 1)
-    letters = await client.last(dead, 5)
+    letters = await client.last(dead, partition=0, n=5)
     assert len(letters) == queue.statistics().dead_letters
     for letter in letters:
         assert (letter.value, letter.key) == (b"v" * 5000, b"key")
@@ -390,7 +390,7 @@ async def test_any_error_text_fits_a_dead_letter(
         async with delivery:
             raise error
         await eventually(lambda: queue.statistics().dead_letters == 1)
-    [letter] = await client.last(dead, 5)
+    [letter] = await client.last(dead, partition=0, n=5)
     assert letter.headers["queue-error"] == text
     await client.delete_stream(dead)
 
@@ -533,7 +533,7 @@ async def test_callbacks_that_others_cancel_have_failed(client: Client, stream: 
         await queue.aclose()
         await run
     assert sorted(handled) == [0, 0, 1, 2, 3, 4, 5]
-    [letter] = await client.last(dead, 5)
+    [letter] = await client.last(dead, partition=0, n=5)
     assert b"CallbackCancelled: the handler was cancelled" in letter.headers["queue-error"]
     await client.delete_stream(dead)
 
@@ -549,7 +549,7 @@ async def test_a_queue_stops_at_its_limit_of_dead_letters(client: Client, stream
         with pytest.raises(TooManyDeadLetters, match="2 messages in sequence") as raised:
             await queue.run(handle)
         assert raised.value.offset == 2
-    assert [message.value for message in await client.last(dead, 5)] == [b"0", b"1"]
+    assert [message.value for message in await client.last(dead, partition=0, n=5)] == [b"0", b"1"]
     async with queue_of(client, stream) as queue:
         assert (await take_and_ack(queue, 4)) == [2, 3, 4, 5]
     await client.delete_stream(dead)
@@ -780,7 +780,7 @@ async def test_a_message_that_is_not_due_soon_waits_in_a_stream(
         await delivery.nack(0.5, error=ValueError("still no"))
         await eventually(lambda: queue.statistics().dead_letters == 1)
         assert (queue.statistics().moved, queue.statistics().given_up) == (0, 1)
-    [letter] = await client.last(dead, 2)
+    [letter] = await client.last(dead, partition=0, n=2)
     assert (letter.value, letter.headers["queue-offset"]) == (deliveries[1].value, b"1")
     assert letter.headers["queue-stream"] == stream.encode()
     assert "queue-due" not in letter.headers
@@ -827,7 +827,7 @@ async def test_forwarded_headers_of_another_queue_are_not_believed(
         assert copy.headers == copy.message.headers == {"plain": b"kept"}
         await copy.nack(error=ValueError("no"))
         await eventually(lambda: queue.statistics().dead_letters == 1)
-        [letter] = await client.last(dead, 1)
+        [letter] = await client.last(dead, partition=0, n=1)
         assert (letter.headers["queue-stream"], letter.headers["queue-offset"]) == (
             stream_name.encode(),
             b"0",
@@ -933,7 +933,7 @@ async def test_a_transaction_of_a_delivery_that_is_lost_publishes_nothing(
         [delivery] = await take(queue, 1)
         with pytest.raises(UsageError, match="not stored"):
             delivery.transaction()
-    read = client.read(results, isolation=Isolation.READ_COMMITTED)
+    read = client.read(results, partition=0, isolation=Isolation.READ_COMMITTED)
     assert [message.value async for message in read] == []
     await client.delete_stream(results)
 
@@ -989,7 +989,7 @@ async def test_a_second_holder_of_a_durable_subscription_is_refused(
 
 
 async def test_a_queue_begins_where_it_is_told(client: Client, stream: str) -> None:
-    third = (await client.last(stream, 4))[0]
+    third = (await client.last(stream, partition=0, n=4))[0]
     for start, first in (
         (StartAt.earliest(), 0),
         (StartAt.latest(), 5),
@@ -1164,7 +1164,7 @@ async def test_values_are_decoded_and_those_that_cannot_be_are_given_up(
         await queue.aclose()
         await run
     assert seen == [(1, 1), (2, 1)]
-    [letter] = await client.last(dead, 2)
+    [letter] = await client.last(dead, partition=0, n=2)
     assert letter.value == b"no JSON"
     assert letter.headers["queue-attempts"] == b"1"
     assert letter.headers["queue-error"].startswith(b"UndecodableMessage")

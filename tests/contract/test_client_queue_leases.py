@@ -145,7 +145,7 @@ async def test_a_lease_is_answered_as_any_delivery(
         await eventually(lambda: bool(seen))
 
         await first.ack(sync=True)
-        [record] = await client.last(f"__acks.g.{stream}", 1)
+        [record] = await client.last(f"__acks.g.{stream}", n=1)
         assert AcksRecord.decode(record.value).snapshot.leased == {other.consumer_id: 5}
         with pytest.raises(AlreadySettled):
             await first.ack()
@@ -162,7 +162,7 @@ async def test_a_lease_is_answered_as_any_delivery(
         assert again.error.message == "ValueError: the oven is cold\\udcff"
         await again.ack()
         await eventually(lambda: owner.statistics().dead_letters == 1)
-        [letter] = await client.last(dead, 1)
+        [letter] = await client.last(dead, n=1)
         assert letter.headers["queue-error"] == b"Reject: no such account"
 
         await eventually(lambda: late.state.value == "expired")
@@ -232,7 +232,7 @@ async def test_leased_values_are_decoded_by_the_member_that_has_them(
         await close([other, owner])
         await run
     assert seen == [1, 2]
-    [letter] = await client.last(dead, 1)
+    [letter] = await client.last(dead, n=1)
     assert letter.value == b"no JSON"
     assert letter.headers["queue-error"].startswith(b"UndecodableMessage: ")
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientOptions,
     EndReason,
@@ -49,7 +48,7 @@ async def numbers(client: Client, stream_name: str) -> str:
 
 
 async def test_everything_that_is_stored_is_read(client: Client, numbers: str) -> None:
-    reading = client.read(numbers)
+    reading = client.read(numbers, partition=0)
     assert isinstance(reading, Subscription)
     assert offsets(await rest(reading)) == list(range(COUNT))
     assert reading.end_reason is EndReason.STOP_REACHED
@@ -68,12 +67,14 @@ async def test_everything_that_is_stored_is_read(client: Client, numbers: str) -
 async def test_a_part_is_read(
     client: Client, numbers: str, start: StartAt, stop: StopAt, expected: list[int]
 ) -> None:
-    assert offsets(await rest(client.read(numbers, start, stop))) == expected
+    assert (
+        offsets(await rest(client.read(numbers, partition=0, start=start, stop=stop))) == expected
+    )
 
 
 async def test_all_partitions_are_read(client: Client, numbers: str) -> None:
     async with asyncio.timeout(BOUND):
-        values = [message.value async for message in client.read(numbers, partition=ALL_PARTITIONS)]
+        values = [message.value async for message in client.read(numbers)]
         named = [message.value async for message in client.read(numbers, partition=[1])]
     assert sorted(map(int, values)) == [*range(COUNT), 100]
     assert named == [b"100"]
@@ -82,8 +83,8 @@ async def test_all_partitions_are_read(client: Client, numbers: str) -> None:
 async def test_an_empty_stream_gives_nothing(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name, partitions=2)
     async with asyncio.timeout(BOUND):
-        assert [message async for message in client.read(stream_name)] == []
-        everything = client.read(stream_name, partition=ALL_PARTITIONS)
+        assert [message async for message in client.read(stream_name, partition=0)] == []
+        everything = client.read(stream_name)
         assert [message async for message in everything] == []
     assert everything.end_reasons == dict.fromkeys(range(2), EndReason.EMPTY)
 
@@ -91,7 +92,6 @@ async def test_an_empty_stream_gives_nothing(client: Client, stream_name: str) -
 UNBOUNDED: list[dict[str, Any]] = [
     {"stop": None},
     {"stop": 5},
-    {"start": {0: EARLIEST}},
     {"partition": "0"},
     {"start": None},
 ]
@@ -109,24 +109,24 @@ async def test_a_reading_without_bounds_is_refused(client: Client) -> None:
 
 async def test_the_last_messages_come_in_order(client: Client, numbers: str) -> None:
     for count in (0, 1, 5, COUNT, COUNT + 1, 2**63 - 1):
-        last = await client.last(numbers, count)
+        last = await client.last(numbers, partition=0, n=count)
         assert offsets(last) == list(range(max(COUNT - count, 0), COUNT))
         assert [message.value for message in last] == [b"%d" % n for n in offsets(last)]
     assert len(client.statistics().subscriptions) == 0
 
 
 async def test_the_last_messages_of_another_partition(client: Client, numbers: str) -> None:
-    assert [message.value for message in await client.last(numbers, 3, 1)] == [b"100"]
+    assert [message.value for message in await client.last(numbers, n=3, partition=1)] == [b"100"]
 
 
 async def test_the_last_messages_of_a_readonly_partition(client: Client, numbers: str) -> None:
     await client.set_stream_readonly(numbers)
-    assert offsets(await client.last(numbers, 3)) == [9, 10, 11]
+    assert offsets(await client.last(numbers, partition=0, n=3)) == [9, 10, 11]
 
 
 async def test_an_empty_partition_has_no_last_messages(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
-    assert await client.last(stream_name, 3) == []
+    assert await client.last(stream_name, partition=0, n=3) == []
 
 
 async def test_gaps_are_read_over(client: Client, wire: Wire, cleaned_stream: str) -> None:
@@ -135,7 +135,7 @@ async def test_gaps_are_read_over(client: Client, wire: Wire, cleaned_stream: st
     await client.create_stream(cleaned_stream, options=options)
     await publish_keys(wire, cleaned_stream, "deabaaaabaab")
     await become(wire, cleaned_stream, [0, 1, 10, 11])
-    assert offsets(await client.last(cleaned_stream, 3)) == [1, 10, 11]
+    assert offsets(await client.last(cleaned_stream, partition=0, n=3)) == [1, 10, 11]
 
 
 async def test_what_retention_took_is_not_waited_for(
@@ -145,7 +145,7 @@ async def test_what_retention_took_is_not_waited_for(
     await wire.publish(cleaned_stream, *[b""] * 10)
     await become(wire, cleaned_stream, [7, 8, 9])
     for count in (3, 4, 9):
-        assert offsets(await client.last(cleaned_stream, count)) == [7, 8, 9]
+        assert offsets(await client.last(cleaned_stream, partition=0, n=count)) == [7, 8, 9]
 
 
 async def test_an_emptied_log_has_no_last_messages(
@@ -156,58 +156,38 @@ async def test_an_emptied_log_has_no_last_messages(
     await wire.publish(cleaned_stream, *[b""] * 10)
     await becomes_emptied(wire, cleaned_stream, 10)
     async with Client(server.address, options=ClientOptions(hook=readings)) as client:
-        assert await client.last(cleaned_stream, 1) == []
+        assert await client.last(cleaned_stream, partition=0, n=1) == []
     assert readings.subscriptions == []
 
 
-NONSENSE: list[tuple[Any, Any]] = [(-1, 0), (1.5, 0), (True, 0), (1, -1), (1, None)]
+NONSENSE: list[tuple[Any, Any]] = [(-1, 0), (1.5, 0), (True, 0), (1, -1)]
 
 
 @ON_EMBEDDED
 async def test_a_number_that_makes_no_sense_is_refused(client: Client) -> None:
     for n, partition in NONSENSE:
         with pytest.raises(InvalidRequest):
-            await client.last("stream", n, partition)
+            await client.last("stream", n=n, partition=partition)
 
 
 async def test_what_cannot_be_read_is_told(impatient: Client, numbers: str) -> None:
     with pytest.raises(PartitionNotFound):
-        await impatient.last(numbers, 1, 7)
+        await impatient.last(numbers, n=1, partition=7)
     await impatient.pause_stream(numbers, [0])
     with pytest.raises(PartitionPaused):
-        await impatient.last(numbers, 1)
+        await impatient.last(numbers, partition=0, n=1)
     with pytest.raises(StreamNotFound):
-        await impatient.last("no-such-stream", 1)
+        await impatient.last("no-such-stream", partition=0, n=1)
 
 
 @ON_EMBEDDED
 async def test_the_time_for_the_last_messages_is_bounded(numbers: str, client: Client) -> None:
     with pytest.raises(RequestTimeout):
-        await client.last(numbers, 1, timeout=0.000001)
+        await client.last(numbers, partition=0, n=1, timeout=0.000001)
 
 
 @ON_EMBEDDED
 async def test_many_last_messages(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, [b"%d" % n for n in range(700)])
-    assert offsets(await client.last(stream_name, 600)) == list(range(100, 700))
-
-
-async def test_a_reading_of_one_of_several_partitions_is_warned_of_once(
-    client: Client, stream_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    single = f"{stream_name}-single"
-    await client.create_stream(single)
-    await client.create_stream(stream_name, partitions=3)
-    for stream in (single, stream_name):
-        await client.publish(stream, b"", partition=0)
-    assert len(await rest(client.read(single))) == 1
-    assert len(await rest(client.read(stream_name, partition=0))) == 1
-    assert len(await rest(client.read(stream_name, partition=ALL_PARTITIONS))) == 1
-    assert caplog.messages == []
-    assert len(await client.last(stream_name, 1)) == 1
-    assert len(await rest(client.read(stream_name))) == 1
-    [warning] = caplog.messages
-    assert warning.startswith(
-        f"only partition 0 of the stream {stream_name!r} is read, which has 3"
-    )
+    assert offsets(await client.last(stream_name, partition=0, n=600)) == list(range(100, 700))

@@ -42,7 +42,7 @@ async def numbers(client: Client, stream_name: str) -> str:
 
 @ON_ONE_PATH
 async def test_the_position_is_what_is_read_next(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, start=StartAt.offset(5)) as subscription:
+    async with client.subscribe(numbers, partition=0, start=StartAt.offset(5)) as subscription:
         assert subscription.position == 5
         await take(subscription, 2)
         assert subscription.position == 7
@@ -64,7 +64,7 @@ async def test_the_position_is_what_is_read_next(client: Client, numbers: str) -
 async def test_the_position_is_known_on_entering(
     client: Client, numbers: str, start: StartAt, position: int
 ) -> None:
-    async with client.subscribe(numbers, start=start) as subscription:
+    async with client.subscribe(numbers, partition=0, start=start) as subscription:
         assert subscription.position == position
 
 
@@ -72,7 +72,7 @@ async def test_the_position_is_known_on_entering(
 async def test_the_earliest_position_is_known_with_the_first_message(
     client: Client, numbers: str
 ) -> None:
-    subscription = client.subscribe(numbers, start=EARLIEST)
+    subscription = client.subscribe(numbers, partition=0, start=EARLIEST)
     assert subscription.position is None
     async with subscription:
         await all_here(subscription, 1)
@@ -83,7 +83,7 @@ async def test_the_earliest_position_is_known_with_the_first_message(
 async def test_the_lag_counts_what_is_committed_and_not_handed_out(
     client: Client, numbers: str
 ) -> None:
-    async with client.subscribe(numbers, start=StartAt.offset(3)) as subscription:
+    async with client.subscribe(numbers, partition=0, start=StartAt.offset(3)) as subscription:
         assert await subscription.lag() == COUNT - 3
         await take(subscription, 7)
         assert await subscription.lag() == COUNT - 10
@@ -98,7 +98,7 @@ async def test_the_lag_counts_what_is_committed_and_not_handed_out(
 @ON_ONE_PATH
 async def test_the_lag_behind_an_empty_log_is_nothing(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
-    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=EARLIEST) as subscription:
         assert await subscription.lag() == 0
 
 
@@ -106,7 +106,7 @@ async def test_the_lag_behind_an_empty_log_is_nothing(client: Client, stream_nam
 async def test_the_lag_of_a_stream_that_is_gone_is_an_error(
     client: Client, impatient: Client, numbers: str
 ) -> None:
-    subscription = impatient.subscribe(numbers, start=EARLIEST)
+    subscription = impatient.subscribe(numbers, partition=0, start=EARLIEST)
     await client.delete_stream(numbers)
     with pytest.raises(StreamNotFound):
         await subscription.lag()
@@ -134,7 +134,7 @@ async def test_a_seek_goes_on_from_there(client: Client, numbers: str) -> None:
 
 @ON_ONE_PATH
 async def test_a_seek_before_the_beginning_is_a_start(client: Client, numbers: str) -> None:
-    subscription = client.subscribe(numbers, stop=LATEST)
+    subscription = client.subscribe(numbers, partition=0, stop=LATEST)
     await subscription.seek(COUNT - 3)
     assert subscription.state is SubscriptionState.NEW
     assert offsets(await rest(subscription)) == list(range(COUNT - 3, COUNT))
@@ -196,7 +196,7 @@ async def test_a_cancelled_seek_has_been_done(client: Client, numbers: str) -> N
 @ON_EMBEDDED
 @ON_ONE_PATH
 async def test_the_end_stays_where_it_was_found(client: Client, numbers: str) -> None:
-    async with client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription:
+    async with client.subscribe(numbers, partition=0, start=EARLIEST, stop=LATEST) as subscription:
         await take(subscription, 1)
         await client.publish(numbers, b"later")
         await subscription.seek(COUNT - 2)
@@ -267,7 +267,7 @@ async def test_a_seek_after_the_client_was_closed_wakes_the_one_who_reads(
 ) -> None:
     client = Client(server.address)
     await client.connect()
-    subscription = client.subscribe(numbers)
+    subscription = client.subscribe(numbers, partition=0)
     subscription.pause()
     waiting = asyncio.create_task(rest(subscription))
     await eventually(lambda: len(client.statistics().subscriptions) == 1)

@@ -7,7 +7,6 @@ from typing import Final
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientStatistics,
     ConnectionStatistics,
@@ -49,7 +48,7 @@ async def test_a_subscription_tells_its_position_and_lag(
     client: Client, server: Server, stream_name: str
 ) -> None:
     await filled(client, stream_name)
-    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=EARLIEST) as subscription:
         await take(subscription, 2)
         assert client.statistics().subscriptions == (
             SubscriptionStatistics(stream_name, 0, server.address, position=2, lag=COUNT - 2),
@@ -63,13 +62,13 @@ async def test_reading_new_messages_only_begins_without_lag(
     client: Client, stream_name: str
 ) -> None:
     await filled(client, stream_name)
-    async with client.subscribe(stream_name):
+    async with client.subscribe(stream_name, partition=0):
         assert positions(client) == [(0, COUNT, 0)]
 
 
 async def test_a_paused_subscription_falls_behind(client: Client, stream_name: str) -> None:
     await filled(client, stream_name)
-    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=EARLIEST) as subscription:
         await take(subscription, COUNT)
         subscription.pause()
         await client.publish_many(stream_name, [b"y"] * COUNT)
@@ -85,10 +84,10 @@ async def test_a_paused_subscription_falls_behind(client: Client, stream_name: s
 
 async def test_nothing_is_made_up(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name)
-    async with client.subscribe(stream_name, start=EARLIEST):
+    async with client.subscribe(stream_name, partition=0, start=EARLIEST):
         assert positions(client) == [(0, None, None)]
     await client.publish(stream_name, b"")
-    async with client.subscribe(stream_name, start=StartAt.offset(0), reverse=True):
+    async with client.subscribe(stream_name, partition=0, start=StartAt.offset(0), reverse=True):
         assert positions(client) == [(0, 0, None)]  # whoever reads backwards has no lag
 
 
@@ -96,7 +95,7 @@ async def test_a_subscription_that_began_on_an_empty_log_has_a_lag(
     client: Client, stream_name: str
 ) -> None:
     await client.create_stream(stream_name)
-    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=EARLIEST) as subscription:
         await client.publish_many(stream_name, [b"x"] * COUNT)
 
         async def has_come() -> bool:
@@ -109,7 +108,7 @@ async def test_a_subscription_that_began_on_an_empty_log_has_a_lag(
 
 async def test_partitions_read_as_one_are_told_apart(client: Client, stream_name: str) -> None:
     await filled(client, stream_name, partitions=2)
-    async with client.subscribe(stream_name, ALL_PARTITIONS, EARLIEST) as subscription:
+    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
         await subscription.seek({0: 1, 1: 3})
         assert sorted(positions(client)) == [(0, 1, COUNT - 1), (1, 3, COUNT - 3)]
 
@@ -126,13 +125,13 @@ async def test_a_log_created_anew_owes_nothing_to_the_former(
     client: Client, wire: Wire, stream_name: str
 ) -> None:
     await filled(client, stream_name)
-    async with client.subscribe(stream_name):
+    async with client.subscribe(stream_name, partition=0):
         assert positions(client) == [(0, COUNT, 0)]
     await wire.delete(stream_name)
     await wire.create(stream_name)
 
     async def renewed() -> bool:
-        async with client.subscribe(stream_name, start=StartAt.offset(0)):
+        async with client.subscribe(stream_name, partition=0, start=StartAt.offset(0)):
             return positions(client) == [(0, 0, None)]
 
     await eventually(renewed)

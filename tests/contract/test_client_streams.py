@@ -284,7 +284,7 @@ async def test_a_writable_partition_can_be_tailed_again(client: Client, stream_n
     await client.set_stream_readonly(stream_name)
     await client.set_stream_readonly(stream_name, readonly=False)
 
-    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=EARLIEST) as subscription:
         await take(subscription, 1)
         await client.publish(stream_name, b"after")
         assert values(await take(subscription, 1)) == [b"after"]

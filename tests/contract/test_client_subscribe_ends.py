@@ -51,7 +51,7 @@ async def test_a_readonly_partition_is_read_to_its_end(
     await filled(client, stream_name)
     await client.set_stream_readonly(stream_name)
 
-    async with client.subscribe(stream_name, start=start) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=start) as subscription:
         assert values(await rest(subscription)) == expected
     assert subscription.end_reason is EndReason.READONLY
 
@@ -63,7 +63,7 @@ async def test_an_empty_readonly_partition_ends_at_once(
     await client.create_stream(stream_name)
     await client.set_stream_readonly(stream_name)
 
-    async with client.subscribe(stream_name, start=start) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=start) as subscription:
         assert await rest(subscription) == []
     assert subscription.end_reason is EndReason.READONLY
 
@@ -75,7 +75,9 @@ async def test_a_stop_is_a_stop_on_a_readonly_partition_too(
     await filled(client, stream_name)
     await client.set_stream_readonly(stream_name)
 
-    async with client.subscribe(stream_name, start=EARLIEST, stop=stop) as subscription:
+    async with client.subscribe(
+        stream_name, partition=0, start=EARLIEST, stop=stop
+    ) as subscription:
         assert values(await rest(subscription)) == LETTERS
     assert subscription.end_reason is EndReason.STOP_REACHED
 
@@ -86,7 +88,9 @@ async def test_a_stop_that_a_readonly_partition_never_reaches_ends_as_readonly(
     await filled(client, stream_name)
     await client.set_stream_readonly(stream_name)
 
-    async with client.subscribe(stream_name, start=EARLIEST, stop=StopAt.offset(9)) as subscription:
+    async with client.subscribe(
+        stream_name, partition=0, start=EARLIEST, stop=StopAt.offset(9)
+    ) as subscription:
         assert values(await rest(subscription)) == LETTERS
     assert subscription.end_reason is EndReason.READONLY
 
@@ -98,7 +102,7 @@ async def test_a_tail_ends_when_its_partition_becomes_readonly(
     await filled(client, stream_name, partitions=2)
     expected = [] if partition else LETTERS
 
-    async with client.subscribe(stream_name, partition, EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=partition, start=EARLIEST) as subscription:
         reading = asyncio.create_task(rest(subscription))
 
         async def all_taken() -> bool:
@@ -119,7 +123,7 @@ async def test_a_reader_hears_of_the_deletion_once(
 ) -> None:
     await filled(client, stream_name, partitions=2)
 
-    async with client.subscribe(stream_name, partition, EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=partition, start=EARLIEST) as subscription:
         await take(subscription, 0 if partition else 3)
         await client.delete_stream(stream_name)
         with pytest.raises(StreamDeleted) as ended:
@@ -135,7 +139,7 @@ async def test_what_came_before_the_deletion_is_read_first(
 ) -> None:
     await filled(client, stream_name)
 
-    async with client.subscribe(stream_name, start=EARLIEST) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=EARLIEST) as subscription:
         await all_here(subscription, 3)
         await client.delete_stream(stream_name)
         assert values(await take(subscription, 3)) == LETTERS
@@ -152,8 +156,8 @@ async def test_a_reader_hears_that_its_partition_was_paused(
     await filled(client, stream_name, partitions=2)
 
     async with (
-        client.subscribe(stream_name, 1) as other,
-        client.subscribe(stream_name, 0, EARLIEST) as subscription,
+        client.subscribe(stream_name, partition=1) as other,
+        client.subscribe(stream_name, partition=0, start=EARLIEST) as subscription,
     ):
         await take(subscription, 3)
         await client.pause_stream(stream_name, [0])
@@ -184,7 +188,9 @@ async def test_a_paused_partition_is_no_empty_one(
     await client.pause_stream(stream_name)
 
     with pytest.raises(PartitionPaused) as refused:
-        async with client.subscribe(stream_name, start=start, stop=stop) as subscription:
+        async with client.subscribe(
+            stream_name, partition=0, start=start, stop=stop
+        ) as subscription:
             await take(subscription, 1)
     assert (refused.value.stream, refused.value.partition) == (stream_name, 0)
 
@@ -205,7 +211,7 @@ async def test_a_reader_may_resume_what_it_reads(
     await filled(client, stream_name)
     await client.pause_stream(stream_name)
 
-    async with client.subscribe(stream_name, start=start, resume=True) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=start, resume=True) as subscription:
         await client.publish(stream_name, b"new")
         assert values(await take(subscription, len(expected))) == expected
 
@@ -214,7 +220,7 @@ async def test_a_bounded_reader_may_resume_what_it_reads(client: Client, stream_
     await filled(client, stream_name)
     await client.pause_stream(stream_name)
 
-    reading = client.subscribe(stream_name, start=EARLIEST, stop=LATEST, resume=True)
+    reading = client.subscribe(stream_name, partition=0, start=EARLIEST, stop=LATEST, resume=True)
     assert values(await rest(reading)) == LETTERS
     assert reading.end_reason is EndReason.STOP_REACHED
 
@@ -226,7 +232,7 @@ async def test_a_bounded_reader_may_resume_what_it_reads(client: Client, stream_
 async def test_an_unknown_stream_is_named_at_the_first_step(
     impatient: Client, stream_name: str, entered: bool
 ) -> None:
-    subscription = impatient.subscribe(stream_name)
+    subscription = impatient.subscribe(stream_name, partition=0)
     async with asyncio.timeout(4):
         with pytest.raises(StreamNotFound, match=stream_name) as refused:
             await (subscription.__aenter__() if entered else anext(subscription))
@@ -239,7 +245,7 @@ async def test_an_unknown_partition_is_not_waited_for(
     client: Client, stream_name: str, entered: bool
 ) -> None:
     await client.create_stream(stream_name, partitions=2)
-    subscription = client.subscribe(stream_name, 2)
+    subscription = client.subscribe(stream_name, partition=2)
 
     async with asyncio.timeout(4):
         with pytest.raises(PartitionNotFound) as refused:
@@ -251,7 +257,9 @@ async def test_a_stream_can_be_read_as_soon_as_it_is_created(
     client: Client, wire: Wire, stream_name: str
 ) -> None:
     async with asyncio.TaskGroup() as group:
-        reading = group.create_task(take(client.subscribe(stream_name, start=EARLIEST), 1))
+        reading = group.create_task(
+            take(client.subscribe(stream_name, partition=0, start=EARLIEST), 1)
+        )
         await wire.create(stream_name)
         await client.publish(stream_name, b"value")
     assert values(reading.result()) == [b"value"]
@@ -264,7 +272,9 @@ async def test_servers_that_cannot_read_backwards_are_found_out(
     await filled(client, stream_name)
 
     with pytest.raises(UnsupportedByServer, match="reverse") as refused:
-        async with client.subscribe(stream_name, start=start, reverse=True) as subscription:
+        async with client.subscribe(
+            stream_name, partition=0, start=start, reverse=True
+        ) as subscription:
             await take(subscription, 1)
     assert (refused.value.stream, refused.value.partition) == (stream_name, 0)
 
@@ -278,7 +288,7 @@ async def test_closing_the_client_ends_the_loop_of_a_reader(
     client = Client(server.address)
     await client.connect()
     await filled(client, stream_name)
-    subscription = client.subscribe(stream_name, start=EARLIEST)
+    subscription = client.subscribe(stream_name, partition=0, start=EARLIEST)
     reading = asyncio.create_task(rest(subscription))
 
     async def all_taken() -> bool:
@@ -297,11 +307,11 @@ async def test_the_hook_hears_of_links_and_of_the_life_of_a_reading(
     async with Client(server.address, options=ClientOptions(hook=watcher)) as client:
         await filled(client, stream_name)
         async with client.subscribe(
-            stream_name, start=StartAt.offset(1), stop=LATEST
+            stream_name, partition=0, start=StartAt.offset(1), stop=LATEST
         ) as subscription:
             await rest(subscription)
         with pytest.raises(LiftbridgeError):
-            await take(client.subscribe(stream_name, 7), 1)
+            await take(client.subscribe(stream_name, partition=7), 1)
 
     assert {(link.address, link.purpose) for link in watcher.links} == {
         (server.address, "control"),

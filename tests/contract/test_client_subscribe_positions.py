@@ -38,7 +38,7 @@ async def outcome(
     client: Client, stream: str, start: StartAt, stop: StopAt
 ) -> tuple[str, EndReason | None]:
     """Return the values of a bounded subscription, and its end reason."""
-    async with client.subscribe(stream, start=start, stop=stop) as subscription:
+    async with client.subscribe(stream, partition=0, start=start, stop=stop) as subscription:
         messages = await rest(subscription)
     return b"".join(values(messages)).decode(), subscription.end_reason
 
@@ -65,7 +65,7 @@ async def test_a_tail_begins_where_it_was_told_to(
 ) -> None:
     await filled(client, stream_name)
 
-    async with client.subscribe(stream_name, start=start) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=start) as subscription:
         await client.publish(stream_name, b"new")
         messages = await take(subscription, 1 + len(expected.removesuffix("new")))
     assert b"".join(values(messages)).decode() == expected
@@ -76,7 +76,7 @@ async def test_a_tail_begins_where_it_was_told_to(
 async def test_a_tail_begins_with_what_is_new_unless_told(client: Client, stream_name: str) -> None:
     await filled(client, stream_name)
 
-    async with client.subscribe(stream_name) as subscription:
+    async with client.subscribe(stream_name, partition=0) as subscription:
         await client.publish(stream_name, b"new")
         assert values(await take(subscription, 1)) == [b"new"]
 
@@ -97,7 +97,7 @@ async def test_a_tail_of_an_empty_stream_begins_with_its_first_message(
 ) -> None:
     await client.create_stream(stream_name)
 
-    async with client.subscribe(stream_name, start=start) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=start) as subscription:
         await client.publish_many(stream_name, LETTERS)
         assert values(await take(subscription, 5)) == LETTERS
 
@@ -107,7 +107,7 @@ async def test_a_start_beyond_the_end_waits_for_that_very_offset(
 ) -> None:
     await filled(client, stream_name)
 
-    async with client.subscribe(stream_name, start=StartAt.offset(7)) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=StartAt.offset(7)) as subscription:
         await client.publish_many(stream_name, [b"5", b"6", b"7", b"8"])
         assert [(m.offset, m.value) for m in await take(subscription, 2)] == [(7, b"7"), (8, b"8")]
         assert subscription.statistics().delivered == 2
@@ -122,7 +122,9 @@ async def test_a_time_is_found_between_messages(client: Client, stream_name: str
         (LETTERS[3:], StartAt.time(times[2] + 1)),
         (LETTERS, StartAt.time(datetime.fromtimestamp(times[0] / 1e9 - 1, UTC))),
     ]:
-        async with client.subscribe(stream_name, start=start, stop=LATEST) as subscription:
+        async with client.subscribe(
+            stream_name, partition=0, start=start, stop=LATEST
+        ) as subscription:
             assert values(await rest(subscription)) == wanted
 
 
@@ -136,9 +138,11 @@ async def test_a_time_is_found_at_the_boundaries_of_segments(
 
     for n in range(1, 5):
         start = StartAt.time(times[n - 1] + 1)
-        async with client.subscribe(cleaned_stream, start=start, stop=LATEST) as subscription:
+        async with client.subscribe(
+            cleaned_stream, partition=0, start=start, stop=LATEST
+        ) as subscription:
             assert values(await rest(subscription)) == LETTERS[n:]
-        async with client.subscribe(cleaned_stream, start=start) as subscription:
+        async with client.subscribe(cleaned_stream, partition=0, start=start) as subscription:
             assert values(await take(subscription, 5 - n)) == LETTERS[n:]
 
 
@@ -152,10 +156,12 @@ async def test_a_time_is_found_before_an_empty_segment(
 
     for n in range(5):
         start = StartAt.time(acks[n].reception_timestamp)
-        async with client.subscribe(cleaned_stream, start=start, stop=LATEST) as subscription:
+        async with client.subscribe(
+            cleaned_stream, partition=0, start=start, stop=LATEST
+        ) as subscription:
             assert values(await rest(subscription)) == LETTERS[n:]
     async with client.subscribe(
-        cleaned_stream, start=StartAt.time(acks[4].commit_timestamp + LONG)
+        cleaned_stream, partition=0, start=StartAt.time(acks[4].commit_timestamp + LONG)
     ) as subscription:
         await client.publish(cleaned_stream, b"new")
         assert values(await take(subscription, 1)) == [b"new"]
@@ -167,7 +173,7 @@ async def test_ago_counts_from_the_start_of_the_reading(client: Client, stream_n
     await client.publish(stream_name, b"old")
     await asyncio.sleep(0.3)  # the age of a message is a matter of time, nothing else
 
-    async with client.subscribe(stream_name, start=start) as subscription:
+    async with client.subscribe(stream_name, partition=0, start=start) as subscription:
         await client.publish(stream_name, b"new")
         assert values(await take(subscription, 1)) == [b"new"]
 
@@ -184,7 +190,7 @@ async def test_new_only_is_exact(client: Client, wire: Wire, stream_name: str) -
 
     for n in range(20):
         await client.publish(stream_name, b"before")
-        async with client.subscribe(stream_name) as subscription:
+        async with client.subscribe(stream_name, partition=0) as subscription:
             [ack] = await wire.publish(stream_name, b"%d" % n)
             [message] = await take(subscription, 1)
             assert (message.value, message.offset) == (b"%d" % n, ack.offset)
@@ -206,7 +212,7 @@ async def test_new_only_is_exact_while_others_publish(client: Client, stream_nam
     try:
         for _ in range(10):
             before = await publish()
-            async with client.subscribe(stream_name) as subscription:
+            async with client.subscribe(stream_name, partition=0) as subscription:
                 after = await publish()
                 offsets = [(await take(subscription, 1))[0].offset]
                 assert before < offsets[0] <= after
@@ -264,7 +270,7 @@ async def test_a_stop_ahead_is_waited_for(client: Client, stream_name: str) -> N
     await filled(client, stream_name)
 
     async with client.subscribe(
-        stream_name, start=StartAt.offset(3), stop=StopAt.offset(6)
+        stream_name, partition=0, start=StartAt.offset(3), stop=StopAt.offset(6)
     ) as subscription:
         assert values(await take(subscription, 2)) == [b"d", b"e"]
         await client.publish_many(stream_name, [b"f", b"g", b"h"])
@@ -277,7 +283,9 @@ async def test_the_latest_is_that_of_the_start_of_the_reading(
 ) -> None:
     await filled(client, stream_name)
 
-    async with client.subscribe(stream_name, start=EARLIEST, stop=LATEST) as subscription:
+    async with client.subscribe(
+        stream_name, partition=0, start=EARLIEST, stop=LATEST
+    ) as subscription:
         await client.publish_many(stream_name, [b"later"] * 10)
         assert values(await rest(subscription)) == LETTERS
 
@@ -336,12 +344,12 @@ async def test_a_stop_time_in_the_future_is_refused(
     client: Client, stream_name: str, moment: Callable[[], int | datetime]
 ) -> None:
     with pytest.raises(InvalidRequest, match="past"):
-        client.subscribe(stream_name, stop=StopAt.time(moment()))
+        client.subscribe(stream_name, partition=0, stop=StopAt.time(moment()))
 
 
 async def test_a_stop_before_the_start_is_refused(client: Client, stream_name: str) -> None:
     with pytest.raises(InvalidRequest, match="stop offset 2") as refused:
-        client.subscribe(stream_name, start=StartAt.offset(3), stop=StopAt.offset(2))
+        client.subscribe(stream_name, partition=0, start=StartAt.offset(3), stop=StopAt.offset(2))
     assert (refused.value.stream, refused.value.partition) == (stream_name, 0)
 
 
@@ -351,7 +359,9 @@ async def test_a_bounded_reading_of_one_partition_is_not_bothered_by_another(
     await client.create_stream(stream_name, partitions=2)
     await client.publish(stream_name, b"other", partition=0)
 
-    async with client.subscribe(stream_name, 1, EARLIEST, LATEST) as subscription:
+    async with client.subscribe(
+        stream_name, partition=1, start=EARLIEST, stop=LATEST
+    ) as subscription:
         assert await rest(subscription) == []
     assert subscription.end_reason is EndReason.EMPTY
 
@@ -372,7 +382,7 @@ async def test_readings_side_by_side_do_not_disturb_each_other(
     received: dict[int, list[Message]] = {n: [] for n in range(9)}
 
     async def read(number: int, entered: Callable[[], Awaitable[object]]) -> None:
-        async with client.subscribe(stream_name, number % 3) as subscription:
+        async with client.subscribe(stream_name, partition=number % 3) as subscription:
             await entered()
             received[number] = await take(subscription, 50)
 

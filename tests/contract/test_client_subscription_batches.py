@@ -49,7 +49,7 @@ async def next_of(batches: AsyncIterator[list[T]]) -> list[T]:
 async def test_batches_hold_every_message_once_and_in_order(
     client: Client, numbers: str, most: int
 ) -> None:
-    subscription = client.subscribe(numbers, start=EARLIEST, stop=LATEST)
+    subscription = client.subscribe(numbers, partition=0, start=EARLIEST, stop=LATEST)
     batches = await all_of(subscription.batches(max=most))
     assert all(0 < len(batch) <= most for batch in batches)
     assert [message.value for batch in batches for message in batch] == NUMBERS
@@ -64,7 +64,7 @@ async def test_columns_hold_every_message_once_and_take_turns_with_batches(
     read: list[bytes] = []
     async with (
         asyncio.timeout(BOUND),
-        client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription,
+        client.subscribe(numbers, partition=0, start=EARLIEST, stop=LATEST) as subscription,
     ):
         while columns := await subscription.read_columns(most, 0.01):
             assert 0 < len(columns) <= most
@@ -82,7 +82,10 @@ async def test_columns_hold_every_message_once_and_take_turns_with_batches(
 async def test_columns_end_with_the_error_that_ends_the_reading(
     client: Client, numbers: str
 ) -> None:
-    async with asyncio.timeout(BOUND), client.subscribe(numbers, start=EARLIEST) as subscription:
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(numbers, partition=0, start=EARLIEST) as subscription,
+    ):
         await all_here(subscription, COUNT)
         await client.delete_stream(numbers)
         columns = await subscription.read_columns(COUNT)
@@ -257,10 +260,13 @@ async def test_what_makes_no_sense_is_refused(
     client: Client, stream_name: str, most: int, wait: float
 ) -> None:
     with pytest.raises(InvalidRequest):
-        client.subscribe(stream_name).batches(most, wait)
+        client.subscribe(stream_name, partition=0).batches(most, wait)
     await client.create_stream(stream_name)
     await client.publish(stream_name, b"waits")
-    async with asyncio.timeout(BOUND), client.subscribe(stream_name, start=EARLIEST) as reader:
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(stream_name, partition=0, start=EARLIEST) as reader,
+    ):
         with pytest.raises(InvalidRequest):
             await reader.read_columns(most, wait)
         assert (await anext(reader)).value == b"waits"

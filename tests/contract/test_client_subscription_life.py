@@ -102,7 +102,7 @@ async def test_a_bare_loop_left_by_cancellation_ends_the_subscription(
 async def test_leaving_the_context_ends_the_subscription_whatever_is_unread(
     client: Client, letters: str
 ) -> None:
-    async with client.subscribe(letters, start=EARLIEST) as subscription:
+    async with client.subscribe(letters, partition=0, start=EARLIEST) as subscription:
         await take(subscription, 1)
     assert len(client.statistics().subscriptions) == 0
     assert subscription.end_reason is EndReason.CLOSED
@@ -260,7 +260,7 @@ async def test_a_slow_reader_stops_the_server(server: Server, stream_name: str) 
 
 
 async def test_it_shows_its_state_and_its_figures(client: Client, letters: str) -> None:
-    subscription = client.subscribe(letters, start=EARLIEST)
+    subscription = client.subscribe(letters, partition=0, start=EARLIEST)
     assert repr(subscription).startswith(f"<Subscription {letters}/0 new last_offset=None")
 
     async with subscription:

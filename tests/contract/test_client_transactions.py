@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     AckPolicy,
     Client,
     InvalidRequest,
@@ -30,12 +29,12 @@ COMMITTED = Isolation.READ_COMMITTED
 
 
 async def committed(client: Client, stream: str) -> list[bytes]:
-    reading = client.read(stream, partition=ALL_PARTITIONS, isolation=COMMITTED)
+    reading = client.read(stream, isolation=COMMITTED)
     return [message.value async for message in reading]
 
 
 async def acks_of(client: Client, stream: str) -> int:
-    found = await rest(client.read(stream, partition=ALL_PARTITIONS))
+    found = await rest(client.read(stream))
     return sum(ACK_HEADER in message.transaction_headers for message in found)
 
 
@@ -53,7 +52,9 @@ async def producer(client: Client) -> Producer:
 async def test_a_transaction_is_visible_once_it_is_committed(
     client: Client, stream: str, producer: Producer
 ) -> None:
-    async with client.subscribe(stream, 0, EARLIEST, isolation=COMMITTED) as reading:
+    async with client.subscribe(
+        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as reading:
         async with producer.transaction() as transaction:
             for number in range(3):
                 await transaction.publish(stream, b"%d" % number, b"key", {"n": b"1"}, partition=0)
@@ -138,7 +139,7 @@ async def test_partitions_are_chosen_as_usual(
         for _ in range(2):
             await transaction.publish(stream, b"in turn", partitioner=partitioner)
     await producer.publish(stream, b"alone", b"k1")
-    found = await rest(client.read(stream, partition=ALL_PARTITIONS, isolation=COMMITTED))
+    found = await rest(client.read(stream, isolation=COMMITTED))
     turns = [message.partition for message in found if message.value == b"in turn"]
     assert sorted(turns) == [0, 1]
     partitions = {message.partition for message in found if message.key == b"k1"}
@@ -153,7 +154,7 @@ async def test_transactions_one_after_another(
         async with producer.transaction() as transaction:
             await transaction.publish(stream, b"%d" % number, partition=0)
     for isolation in (COMMITTED, ReadCommitted(max_messages=1)):
-        found = await rest(client.read(stream, isolation=isolation))
+        found = await rest(client.read(stream, partition=0, isolation=isolation))
         assert [message.value for message in found] == [b"%d" % number for number in range(20)]
     uuids = {message.transaction_headers[UUID_HEADER][-6:] for message in found}
     assert len(uuids) == 1
@@ -167,7 +168,10 @@ async def test_transactions_side_by_side(client: Client, stream: str, producer: 
                 await asyncio.sleep(0)
 
     await asyncio.gather(*map(run, range(10)))
-    found = [message.value for message in await rest(client.read(stream, isolation=COMMITTED))]
+    found = [
+        message.value
+        for message in await rest(client.read(stream, partition=0, isolation=COMMITTED))
+    ]
     assert sorted(found) == sorted([b"%d" % number for number in range(10)] * 5)
     assert [found[first] for first in range(0, 50, 5)] == [found[n] for n in range(4, 50, 5)]
 

@@ -11,7 +11,6 @@ import pydantic
 import pytest
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Client,
     ClientClosed,
     ClientOptions,
@@ -115,7 +114,10 @@ async def test_values_come_back_and_long_ones_are_short_on_the_log(
 
     # Whoever reads need not know how it was compressed.
     plain = client.values(stream, serializer)
-    async with asyncio.timeout(BOUND), plain.subscribe(0, EARLIEST, LATEST) as reading:
+    async with (
+        asyncio.timeout(BOUND),
+        plain.subscribe(partition=0, start=EARLIEST, stop=LATEST) as reading,
+    ):
         read = [decoded async for decoded in reading]
     assert [decoded.value for decoded in read] == sent
     messages = await read_out(client, stream)
@@ -145,7 +147,10 @@ async def test_many_are_published_with_keys_of_their_own(client: Client, stream:
     acks = await orders.publish_many(sent, key=lambda order: b"%d" % order.number)
     assert [ack.offset for ack in acks] == list(range(20))
     async with asyncio.timeout(BOUND):
-        batches = [batch async for batch in orders.subscribe(0, EARLIEST, LATEST).batches(7)]
+        batches = [
+            batch
+            async for batch in orders.subscribe(partition=0, start=EARLIEST, stop=LATEST).batches(7)
+        ]
     read = [decoded for batch in batches for decoded in batch]
     assert [decoded.value for decoded in read] == sent
     assert [decoded.message.key for decoded in read] == [b"%d" % number for number in range(20)]
@@ -182,7 +187,10 @@ async def test_poison_is_raised_with_its_place_and_the_reading_goes_on(
     client: Client, poisoned: str
 ) -> None:
     orders = client.values(poisoned, JSON, max_decompressed_bytes=2**19)
-    async with asyncio.timeout(BOUND), orders.subscribe(0, EARLIEST, LATEST) as reading:
+    async with (
+        asyncio.timeout(BOUND),
+        orders.subscribe(partition=0, start=EARLIEST, stop=LATEST) as reading,
+    ):
         for offset in range(8):
             if offset in GOOD:
                 assert (await anext(reading)).message.offset == offset
@@ -214,7 +222,7 @@ async def test_poison_is_skipped_counted_and_told(
         orders = watched.values(
             poisoned, JSON, on_undecodable=Undecodable.SKIP, max_decompressed_bytes=2**19
         )
-        reading = orders.subscribe(0, EARLIEST, LATEST)
+        reading = orders.subscribe(partition=0, start=EARLIEST, stop=LATEST)
         if in_lists:
             read = [decoded async for batch in reading.batches(3) for decoded in batch]
         else:
@@ -235,7 +243,7 @@ async def test_poison_is_handed_over_raw(client: Client, poisoned: str) -> None:
     good: list[int] = []
     raw: list[int] = []
     async with asyncio.timeout(BOUND):
-        async for item in orders.subscribe(0, EARLIEST, LATEST):
+        async for item in orders.subscribe(partition=0, start=EARLIEST, stop=LATEST):
             match item:
                 case Decoded(value, message):
                     assert value == {"number": 1}
@@ -264,15 +272,18 @@ async def test_a_handler_can_wait_for_what_comes_after_poison(client: Client, st
 async def test_values_are_read_from_any_source_of_messages(client: Client, stream: str) -> None:
     orders = client.values(stream, JSON)
     await orders.publish_many([1, 2, 3])
-    async with asyncio.timeout(BOUND), client.subscribe(stream, 0, EARLIEST) as subscription:
+    async with (
+        asyncio.timeout(BOUND),
+        client.subscribe(stream, partition=0, start=EARLIEST) as subscription,
+    ):
         reading = orders.read(subscription)
         assert reading.source is subscription
         assert (await anext(reading)).value == 1
         # The bytes can be read in between: there is one place, that of the subscription.
         assert values([await anext(subscription)]) == [b"2"]
         assert (await anext(reading)).value == 3
-        assert [d.value async for d in orders.read(client.read(stream))] == [1, 2, 3]
-        last = await client.last(stream, 2)
+        assert [d.value async for d in orders.read(client.read(stream, partition=0))] == [1, 2, 3]
+        last = await client.last(stream, partition=0, n=2)
         assert [orders.decode(message) for message in last] == [2, 3]
         no_source: Any = [1]
         with pytest.raises(WrongType):
@@ -287,12 +298,14 @@ async def test_several_partitions_are_read_as_one(client: Client, stream_name: s
         await client.publish(stream_name, b"{", partition=partition)
         await orders.publish([partition, 1], partition=partition)
     async with asyncio.timeout(BOUND):
-        async with orders.subscribe(ALL_PARTITIONS, EARLIEST, LATEST) as reading:
+        async with orders.subscribe(start=EARLIEST, stop=LATEST) as reading:
             read = [decoded.value async for decoded in reading]
         assert reading.source.partitions == (0, 1, 2)
         listed = [
             decoded.value
-            async for batch in orders.subscribe([2, 0], EARLIEST, LATEST).batches()
+            async for batch in orders.subscribe(
+                partition=[2, 0], start=EARLIEST, stop=LATEST
+            ).batches()
             for decoded in batch
         ]
     assert [value for value in read if value[0] == 1] == [[1, 0], [1, 1]]
@@ -329,7 +342,9 @@ async def test_a_cursor_stays_before_poison_and_passes_what_is_skipped(
     lenient = client.values(poisoned, JSON, on_undecodable=Undecodable.SKIP)
 
     async def read_strictly() -> None:
-        async with strict.subscribe(0, EARLIEST, LATEST, cursor="reader") as reading:
+        async with strict.subscribe(
+            partition=0, start=EARLIEST, stop=LATEST, cursor="reader"
+        ) as reading:
             async for _ in reading:
                 pass
 
@@ -337,10 +352,12 @@ async def test_a_cursor_stays_before_poison_and_passes_what_is_skipped(
         with pytest.raises(UndecodableMessage):
             await read_strictly()
         assert await client.fetch_cursor("reader", poisoned, 0) == 0
-        async with lenient.subscribe(0, EARLIEST, cursor="reader") as reading:
+        async with lenient.subscribe(partition=0, start=EARLIEST, cursor="reader") as reading:
             assert (await anext(reading)).message.offset == 2
         assert await client.fetch_cursor("reader", poisoned, 0) == 2
-        async with lenient.subscribe(0, EARLIEST, LATEST, cursor="reader") as reading:
+        async with lenient.subscribe(
+            partition=0, start=EARLIEST, stop=LATEST, cursor="reader"
+        ) as reading:
             assert [decoded.message.offset async for decoded in reading] == [4, 5, 7]
         assert await client.fetch_cursor("reader", poisoned, 0) == 7
 
@@ -351,13 +368,17 @@ async def test_a_cursor_passes_nothing_of_a_list_that_was_not_handed_over(
 ) -> None:
     orders = client.values(poisoned, JSON, max_decompressed_bytes=2**19)
     async with asyncio.timeout(BOUND):
-        async with orders.subscribe(0, EARLIEST, LATEST, cursor="lists") as reading:
+        async with orders.subscribe(
+            partition=0, start=EARLIEST, stop=LATEST, cursor="lists"
+        ) as reading:
             batches = reading.batches(wait=0.2)
             assert [decoded.message.offset for decoded in await anext(batches)] == [0]
             with pytest.raises(UndecodableMessage):
                 await anext(batches)
         assert await client.fetch_cursor("lists", poisoned, 0) == 1
-        async with orders.subscribe(0, EARLIEST, LATEST, cursor="lists") as reading:
+        async with orders.subscribe(
+            partition=0, start=EARLIEST, stop=LATEST, cursor="lists"
+        ) as reading:
             read: list[int] = []
             batches = reading.batches()
             while True:
@@ -382,9 +403,9 @@ async def test_who_leaves_at_poison_in_a_list_passes_nothing_of_the_rest(
     def source() -> Any:
         match kind:
             case "cursor":
-                return client.subscribe(stream, 0, EARLIEST, cursor=name)
+                return client.subscribe(stream, partition=0, start=EARLIEST, cursor=name)
             case "merged":
-                return client.subscribe(stream, [0], EARLIEST, cursor=name)
+                return client.subscribe(stream, partition=[0], start=EARLIEST, cursor=name)
         return client.group(name, [stream], start=EARLIEST)
 
     read: list[int] = []

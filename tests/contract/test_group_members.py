@@ -85,13 +85,13 @@ async def test_what_stays_keeps_its_subscription_when_others_come_and_go(
     async with watched.group(
         group_id,
         [stream],
-        "a",
-        EARLIEST,
+        consumer_id="a",
+        start=EARLIEST,
         on_assigned=handlers.on_assigned,
         on_revoked=handlers.on_revoked,
     ) as first:
         await holds(first, 3)
-        async with client.group(group_id, [stream], "b", EARLIEST) as second:
+        async with client.group(group_id, [stream], consumer_id="b", start=EARLIEST) as second:
             await shared([first, second], {1, 2})
             assert not first.assignment & second.assignment
             kept = first.assignment
@@ -121,7 +121,12 @@ async def test_what_is_finished_is_committed_before_a_partition_is_given_up(
             told[place] = await cursor(client, group_id, *place)
 
     async with client.group(
-        group_id, [stream], "a", EARLIEST, commit_interval=60, on_revoked=on_revoked
+        group_id,
+        [stream],
+        consumer_id="a",
+        start=EARLIEST,
+        commit_interval=60,
+        on_revoked=on_revoked,
     ) as group:
         await take(group, 6)
         reading = asyncio.create_task(anext(group, None))  # all six are finished by that
@@ -150,10 +155,14 @@ async def test_a_partition_passes_on_without_being_read_twice(
 ) -> None:
     for partition in range(3):
         await publish(client, stream, partition, 2)
-    async with client.group(group_id, [stream], "a", EARLIEST, commit_interval=60) as first:
+    async with client.group(
+        group_id, [stream], consumer_id="a", start=EARLIEST, commit_interval=60
+    ) as first:
         await take(first, 6)
         reading = asyncio.create_task(anext(first, None))
-        async with server_client.group(group_id, [stream], "b", EARLIEST) as second:
+        async with server_client.group(
+            group_id, [stream], consumer_id="b", start=EARLIEST
+        ) as second:
             await shared([first, second], {1, 2})
             for place in second.assignment:
                 await publish(client, *place)
@@ -176,7 +185,9 @@ async def test_nothing_of_a_withdrawn_partition_is_handed_out(
         withdrawn.update(place.partition for place in partitions)
         await released.wait()
 
-    async with client.group(group_id, [stream], "a", EARLIEST, on_revoked=on_revoked) as group:
+    async with client.group(
+        group_id, [stream], consumer_id="a", start=EARLIEST, on_revoked=on_revoked
+    ) as group:
         await holds(group, 3)
         await raw_group.join("b", stream)
         await eventually(lambda: bool(withdrawn))
@@ -195,7 +206,9 @@ async def test_a_slow_message_or_handler_does_not_cost_membership(
     async def on_assigned(_: Partitions) -> None:
         await asyncio.sleep(1.5)
 
-    async with client.group(group_id, [stream], None, EARLIEST, on_assigned=on_assigned) as group:
+    async with client.group(
+        group_id, [stream], consumer_id=None, start=EARLIEST, on_assigned=on_assigned
+    ) as group:
         consumer = group.consumer_id
         await take(group, 1)
         await asyncio.sleep(1.5)  # together longer than a member may be silent
@@ -213,8 +226,8 @@ async def test_an_expelled_member_joins_again_and_loses_nothing(
     async with client.group(
         group_id,
         [stream],
-        "me" if named else None,
-        EARLIEST,
+        consumer_id="me" if named else None,
+        start=EARLIEST,
         on_assigned=handlers.on_assigned,
         on_revoked=handlers.on_revoked,
     ) as group:
@@ -239,7 +252,7 @@ async def test_a_group_that_was_deleted_is_made_again(
 ) -> None:
     handlers = Handlers()
     async with client.group(
-        group_id, [stream], "me", EARLIEST, on_assigned=handlers.on_assigned
+        group_id, [stream], consumer_id="me", start=EARLIEST, on_assigned=handlers.on_assigned
     ) as group:
         await holds(group, 3)
         await raw_group.leave("me")
@@ -252,7 +265,7 @@ async def test_a_group_that_was_deleted_is_made_again(
 async def test_who_was_expelled_can_still_close(
     client: Client, raw_group: Group, stream: str, group_id: str
 ) -> None:
-    async with client.group(group_id, [stream], "me") as group:
+    async with client.group(group_id, [stream], consumer_id="me") as group:
         await holds(group, 3)
         await raw_group.leave("me")
     assert group.state.value == "left"
@@ -271,7 +284,7 @@ async def test_a_zombie_of_an_earlier_group_is_outlasted(
     wire = Wire(server.host, server.port)
     async with wire.subscribe(stream, partition=0, consumer=zombie, **FROM_EARLIEST) as held:
         await held.next()
-        async with watched.group(group_id, [stream], None, EARLIEST) as group:
+        async with watched.group(group_id, [stream], consumer_id=None, start=EARLIEST) as group:
             await publish(watched, stream, 1)
             assert places(await take(group, 1)) == [(1, 0)]
             reading = asyncio.create_task(take(group, 1))
@@ -296,7 +309,7 @@ async def test_a_partition_that_was_taken_and_is_still_ours_is_read_on(
     place = StreamPartition(stream, 0)
     await publish(watched, stream, 0, 2)
     wire = Wire(server.host, server.port)
-    async with watched.group(group_id, [stream], None, EARLIEST) as group:
+    async with watched.group(group_id, [stream], consumer_id=None, start=EARLIEST) as group:
         assert places(await take(group, 2)) == [(0, 0), (0, 1)]
         if paused:
             group.pause(place)
@@ -317,16 +330,16 @@ async def test_a_partition_that_was_taken_and_is_still_ours_is_read_on(
 async def test_somebody_elses_id_is_refused(
     client: Client, server_client: Client, stream: str, group_id: str
 ) -> None:
-    async with client.group(group_id, [stream], "a"):
+    async with client.group(group_id, [stream], consumer_id="a"):
         with pytest.raises(AlreadyMember, match="'a'"):
-            await server_client.group(group_id, [stream], "a", timeout=2).__aenter__()
+            await server_client.group(group_id, [stream], consumer_id="a", timeout=2).__aenter__()
 
 
 async def test_who_crashed_with_an_id_of_its_own_comes_back_when_it_has_expired(
     client: Client, raw_group: Group, stream: str, group_id: str
 ) -> None:
     await raw_group.join("a", stream)  # and is not heard of again
-    async with client.group(group_id, [stream], "a", EARLIEST) as group:
+    async with client.group(group_id, [stream], consumer_id="a", start=EARLIEST) as group:
         await holds(group, 3)
 
 

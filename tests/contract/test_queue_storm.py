@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from liftbridge_aio import ALL_PARTITIONS, Client, RequestTimeout
+from liftbridge_aio import Client, RequestTimeout
 from liftbridge_aio.queue import Delivery, Nack, Order, Queue, QueueOptions
 from support.key_order import Step, out_of_order
 from support.queues import after
@@ -106,7 +106,7 @@ async def test_members_that_come_and_go_lose_nothing_and_keep_the_order_of_keys(
             storm.is_over = True
         await storm.drain(client)
         by_key: dict[bytes, list[bytes]] = defaultdict(list)
-        async for message in client.read(stream_name, partition=ALL_PARTITIONS):
+        async for message in client.read(stream_name):
             by_key[message.key].append(message.value)
     handled = storm.handled
     with capsys.disabled():

@@ -7,7 +7,7 @@ import asyncio
 import re
 import shlex
 import textwrap
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,14 +65,6 @@ def pages_with(setup: str) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-@pytest.fixture
-def complete(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Check that no example reads one of several partitions without saying so."""
-    yield
-    said = [record.getMessage() for record in caplog.get_records("call")]
-    assert [text for text in said if text.startswith("only partition 0")] == []
-
-
 def compiled(page: Path, block: Block, head: str = "") -> Any:
     code = f"{head}\n{textwrap.indent(block.code, '    ')}" if head else block.code
     above = "\n" * (block.line - (2 if head else 1))  # so that errors name the line of the page
@@ -90,13 +82,11 @@ async def client(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
 # Code
 
 
-@pytest.mark.usefixtures("complete")
 @pytest.mark.parametrize(("page", "block"), with_setup(None))
 def test_code_without_setup_runs_by_itself(page: Path, block: Block) -> None:
     exec(compiled(page, block), {"__name__": "page"})  # noqa: S102
 
 
-@pytest.mark.usefixtures("complete")
 @pytest.mark.parametrize("page", pages_with("client"), ids=lambda page: page.stem)
 async def test_code_for_a_connected_client_runs_from_top_to_bottom(
     page: Path, client: Client
@@ -109,7 +99,7 @@ async def test_code_for_a_connected_client_runs_from_top_to_bottom(
                 await namespace["example"](client)
 
 
-@pytest.mark.usefixtures("client", "complete")
+@pytest.mark.usefixtures("client")
 async def test_the_steps_of_the_tutorial_run_one_after_the_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -508,7 +508,7 @@ async def test_forwarded_headers_change_no_other_stream(server: Server, stream_n
         await put(http, "a")
         assert (await post(http, "b", **numbered, **{"Stream-Closed": "true"})).status_code == 200
         [log] = await logs(client, stream_name)
-        _, closing = await client.last(log, 2)
+        _, closing = await client.last(log, n=2)
         await http.put(f"{PATH}-2", content="c", headers=TEXT)
         [other] = {*await logs(client, stream_name)} - {log}
         ack = await client.publish(other, b"d", headers=closing.headers, ack_policy=AckPolicy.ALL)

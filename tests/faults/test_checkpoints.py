@@ -187,7 +187,7 @@ async def test_a_new_partition_is_not_used_before_the_store_has_it(
     transaction = producer.transaction()
     with pytest.raises(PublishOutcomeUnknown):
         await transaction.publish("other", b"1")
-    assert await rest(client.read("other")) == []
+    assert await rest(client.read("other", partition=0)) == []
     lost.cancel()
     await transaction.publish("other", b"1")
     await transaction.commit()
@@ -216,7 +216,7 @@ async def test_a_commit_that_is_cancelled_while_it_is_stored(
 async def test_an_abort_rewinds_while_no_server_answers(
     broker: EmbeddedBroker, client: Client, producer: Producer
 ) -> None:
-    async with client.subscribe(STREAM, 0, EARLIEST, positions=producer) as reading:
+    async with client.subscribe(STREAM, partition=0, start=EARLIEST, positions=producer) as reading:
         [before] = await take(reading, 1)
         transaction = producer.transaction(reading)
         stall = broker.faults.stall("Subscribe", at="request")
@@ -240,12 +240,17 @@ async def test_a_lone_server_is_killed_between_commit_and_restart(
         async def work() -> list[bytes]:
             async with (
                 client.producer("p", store=store) as producer,
-                client.subscribe(stream_name, 0, EARLIEST, positions=producer) as reading,
+                client.subscribe(
+                    stream_name, partition=0, start=EARLIEST, positions=producer
+                ) as reading,
             ):
                 async with producer.transaction(reading) as transaction:
                     for message in await take(reading, 1):
                         await transaction.publish(out, message.value)
-                return [each.value for each in await rest(client.read(out, isolation=COMMITTED))]
+                return [
+                    each.value
+                    for each in await rest(client.read(out, partition=0, isolation=COMMITTED))
+                ]
 
         await work()
         await crashable.crash()

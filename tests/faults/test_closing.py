@@ -107,7 +107,7 @@ async def test_with_a_frozen_server(proxy: FaultProxy, options: Options, stream_
         await client.connect()
         await client.create_stream(stream_name)
         await client.publish(stream_name, b"first")
-        reading = client.subscribe(stream_name, start=StartAt.earliest())
+        reading = client.subscribe(stream_name, partition=0, start=StartAt.earliest())
         read: list[Message] = []
 
         async def read_on() -> None:

@@ -99,11 +99,13 @@ async def test_questions_are_answered_through_a_crash_loop(
         await client.create_stream(stream_name, partitions=2)
         await client.publish(stream_name, b"first")
         await client.set_cursor("reader", stream_name, 0, 0)
-        async with client.subscribe(stream_name, start=StartAt.earliest()) as subscription:
+        async with client.subscribe(
+            stream_name, partition=0, start=StartAt.earliest()
+        ) as subscription:
             limit = 2 * BOUND
             async with going_on(
                 lambda: client.fetch_partition_metadata(stream_name, 1, timeout=limit),
-                lambda: client.last(stream_name, 1, timeout=limit),
+                lambda: client.last(stream_name, partition=0, n=1, timeout=limit),
                 lambda: client.fetch_cursor("reader", stream_name, 0, timeout=limit),
                 lambda: subscription.lag(timeout=limit),
                 lambda: client.resume_stream(stream_name, timeout=limit),
@@ -182,11 +184,11 @@ async def test_a_server_that_forgets_while_connected_is_asked_again(
         await client.create_stream("s")
         await client.publish("s", b"first")
         await client.set_cursor("reader", "s", 0, 0)
-        assert len(await client.last("s", 1)) == 1
+        assert len(await client.last("s", partition=0, n=1)) == 1
         await asyncio.sleep(timeout)  # it has been up for so long that it could be believed
         broker.faults.forget_streams()
         calls = asyncio.gather(
-            client.last("s", 1),
+            client.last("s", partition=0, n=1),
             client.oldest_offset("s"),
             client.set_cursor("reader", "s", 0, 1),
             client.fetch_cursor("reader", "s", 0),
@@ -215,12 +217,12 @@ async def test_a_call_uses_the_time_that_it_was_given() -> None:
             return loop.time() - began
 
         async def subscribe() -> None:
-            async with client.subscribe("none", timeout=timeout):
+            async with client.subscribe("none", partition=0, timeout=timeout):
                 pass
 
         times = await asyncio.gather(
             asked(subscribe()),
-            asked(client.last("none", 1, timeout=timeout)),
+            asked(client.last("none", partition=0, n=1, timeout=timeout)),
             asked(client.fetch_partition_metadata("none", 0, timeout=timeout)),
         )
         assert min(times) > 0.7 * timeout

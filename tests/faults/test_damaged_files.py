@@ -59,7 +59,7 @@ async def acked_is_there_or_said_to_be_lost(folder: Path) -> list[str]:
             found: list[bytes] = []
             try:
                 messages = client.subscribe(
-                    stream, partition, start=StartAt.earliest(), stop=StopAt.latest()
+                    stream, partition=partition, start=StartAt.earliest(), stop=StopAt.latest()
                 )
                 async for message in messages:
                     found.append(message.value)  # noqa: PERF401 - what came before an error counts

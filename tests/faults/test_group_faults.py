@@ -156,7 +156,7 @@ async def test_a_last_commit_that_fails_is_raised_and_the_group_is_left(
 async def test_signs_of_life_that_get_lost_are_given_again_in_time(
     broker: EmbeddedBroker, client: Client, place: str
 ) -> None:
-    async with client.group("g", ["s"], "me", EARLIEST) as group:
+    async with client.group("g", ["s"], consumer_id="me", start=EARLIEST) as group:
         await holds(group, 3)
         fault = broker.faults.drop(FETCH, at=place)  # type: ignore[arg-type]
         await fault.wait()
@@ -168,7 +168,7 @@ async def test_signs_of_life_that_get_lost_are_given_again_in_time(
 async def test_signs_of_life_that_fail_are_given_again_in_time(
     broker: EmbeddedBroker, client: Client
 ) -> None:
-    async with client.group("g", ["s"], "me", EARLIEST) as group:
+    async with client.group("g", ["s"], consumer_id="me", start=EARLIEST) as group:
         await holds(group, 3)
         broker.faults.fail(FETCH, code="UNAVAILABLE")
         broker.faults.fail(FETCH, code="INTERNAL")
@@ -182,7 +182,9 @@ async def test_signs_of_life_that_fail_are_given_again_in_time(
 async def test_while_it_may_have_been_expelled_a_member_commits_nothing(
     broker: EmbeddedBroker, client: Client
 ) -> None:
-    async with client.group("g", ["s"], "me", EARLIEST, commit_interval=60) as group:
+    async with client.group(
+        "g", ["s"], consumer_id="me", start=EARLIEST, commit_interval=60
+    ) as group:
         messages = await take(group, 2)
         fault = broker.faults.fail(FETCH, times=None)
         await eventually(it_is(lambda: group.state is GroupState.COORDINATOR_LOST))
@@ -277,14 +279,18 @@ async def test_what_passes_on_at_the_second_try_is_not_read_twice_either(
 
     await client.create_stream("t")
     await publish(client, "t", 0, 2)
-    async with client.group("g", ["t"], "b", EARLIEST, commit_interval=60) as first:
+    async with client.group(
+        "g", ["t"], consumer_id="b", start=EARLIEST, commit_interval=60
+    ) as first:
         await take(first, 2)
         reading = asyncio.create_task(anext(first, None))
         paused = "commit log was closed"
         broker.faults.fail("Subscribe", code="FAILED_PRECONDITION", text=paused, when=is_of_a)
         async with (
             Client(broker.address) as other,
-            other.group("g", ["t"], "a", EARLIEST) as second,  # the first in order has it now
+            other.group(
+                "g", ["t"], consumer_id="a", start=EARLIEST
+            ) as second,  # the first in order has it now
         ):
             taking = asyncio.create_task(take(second, 1))
             await holds(first, 0)
@@ -324,7 +330,7 @@ def networks() -> int:
 async def test_links_that_break_cost_nothing(broker: EmbeddedBroker, client: Client) -> None:
     async with (
         Client(broker.address) as publisher,
-        client.group("g", ["s"], "me", EARLIEST) as group,
+        client.group("g", ["s"], consumer_id="me", start=EARLIEST) as group,
     ):
         assert places(await take(group, 1)) == [(0, 0)]
         await broker.faults.cut_links()

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from h2.stream import H2Stream
 
-from liftbridge_aio import ALL_PARTITIONS, Client, ClientOptions, Hook, StartAt
+from liftbridge_aio import Client, ClientOptions, Hook, StartAt
 from liftbridge_aio._runtime.supervisor import Child
 from liftbridge_aio._subscribe.cursor_committer import CursorCommitter
 from liftbridge_aio.broker import EmbeddedBroker, EmbeddedCluster
@@ -75,7 +75,7 @@ async def test_a_durable_reader_fetches_metadata_once_for_all_positions() -> Non
         fetches.count = 0
         async with (
             asyncio.timeout(20),
-            client.subscribe("s", ALL_PARTITIONS, StartAt.earliest(), cursor="c"),
+            client.subscribe("s", start=StartAt.earliest(), cursor="c"),
         ):
             assert fetches.count <= 8
 
@@ -105,7 +105,7 @@ async def test_readers_that_lost_their_leader_look_for_it_together() -> None:
         await client.create_stream("s", partitions=PARTITIONS, replication_factor=3)
         async with (
             asyncio.timeout(20),
-            client.subscribe("s", ALL_PARTITIONS, StartAt.new_only()),
+            client.subscribe("s", start=StartAt.new_only()),
         ):
             fetches.count = 0
             await cluster.stop_node(cluster.leader_of("s"))
@@ -180,7 +180,7 @@ async def test_opening_a_call_does_not_go_through_all_calls(
         await client.create_stream("s", partitions=3 * PARTITIONS)
         async with (
             asyncio.timeout(40),
-            client.subscribe("s", ALL_PARTITIONS, StartAt.earliest()),
+            client.subscribe("s", start=StartAt.earliest()),
         ):
             pass
     # Until the broker has announced its limit, h2 knows one of 100 and counts up to it.

@@ -110,7 +110,7 @@ async def test_a_message_that_kills_its_process_becomes_a_dead_letter(
             async with Worker.started(broker) as worker:
                 while worker.process.returncode is None and not letters:
                     await asyncio.sleep(0.1)
-                    letters = await client.last("dead", 5)
+                    letters = await client.last("dead", partition=0, n=5)
                 deaths += worker.process.returncode is not None
                 if letters:
                     await eventually(it_is(lambda: handled | set(worker.handled) >= wanted))  # noqa: B023

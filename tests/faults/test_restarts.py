@@ -111,7 +111,9 @@ async def test_statistics_while_the_server_is_away(
     async with Client(crashable.address, options=stream_options) as client:
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, [b"x"] * 5)
-        async with client.subscribe(stream_name, start=StartAt.offset(1)) as subscription:
+        async with client.subscribe(
+            stream_name, partition=0, start=StartAt.offset(1)
+        ) as subscription:
             await take(subscription, 2)
             served = SubscriptionStatistics(stream_name, 0, crashable.address, 3, 2)
             assert client.statistics().subscriptions == (served,)
@@ -150,7 +152,9 @@ async def test_a_stream_created_anew_while_the_link_was_down(
     await direct.create_stream(stream_name)
     for value in (b"a", b"b"):
         await direct.publish(stream_name, value)
-    async with tailing.subscribe(stream_name, start=StartAt.earliest()) as subscription:
+    async with tailing.subscribe(
+        stream_name, partition=0, start=StartAt.earliest()
+    ) as subscription:
         await take(subscription, 2)
         await down(proxy, recorder)
         await direct.delete_stream(stream_name)
@@ -170,7 +174,9 @@ async def test_a_stream_created_anew_while_the_reader_is_connected(
     """The server says that it was deleted; that another one of its name exists changes nothing."""
     await direct.create_stream(stream_name)
     await direct.publish(stream_name, b"a")
-    async with tailing.subscribe(stream_name, start=StartAt.earliest()) as subscription:
+    async with tailing.subscribe(
+        stream_name, partition=0, start=StartAt.earliest()
+    ) as subscription:
         await take(subscription, 1)
         await direct.delete_stream(stream_name)
         await direct.create_stream(stream_name)
@@ -184,7 +190,9 @@ async def test_a_stream_deleted_while_the_link_was_down(
 ) -> None:
     await direct.create_stream(stream_name)
     await direct.publish(stream_name, b"a")
-    async with tailing.subscribe(stream_name, start=StartAt.earliest()) as subscription:
+    async with tailing.subscribe(
+        stream_name, partition=0, start=StartAt.earliest()
+    ) as subscription:
         await take(subscription, 1)
         await down(proxy, recorder)
         await direct.delete_stream(stream_name)
@@ -208,7 +216,7 @@ async def test_a_server_that_stays_away(
     )
     async with Client(crashable.address, options=options) as client:
         await client.create_stream(stream_name)
-        async with client.subscribe(stream_name) as subscription:
+        async with client.subscribe(stream_name, partition=0) as subscription:
             await client.publish(stream_name, b"last")
             await take(subscription, 1)
             await crashable.crash()
@@ -233,7 +241,7 @@ async def test_a_server_that_stays_away(
 
             async def subscribing() -> None:
                 with pytest.raises((ConnectionFailed, TimeoutError)):
-                    await client.subscribe(stream_name).__aenter__()
+                    await client.subscribe(stream_name, partition=0).__aenter__()
 
             async with asyncio.timeout(1.0 + 1.0 + 1.0), asyncio.TaskGroup() as group:
                 for work in (reading, publishing, calling, subscribing):
@@ -245,7 +253,9 @@ async def test_none_tries_for_ever(
 ) -> None:
     """Without a bound the reading goes on whenever the server comes back."""
     await direct.create_stream(stream_name)
-    async with tailing.subscribe(stream_name, resubscribe_timeout=None) as subscription:
+    async with tailing.subscribe(
+        stream_name, partition=0, resubscribe_timeout=None
+    ) as subscription:
         await down(proxy, recorder)
         await eventually(lambda: len(recorder.tries) >= 10)
         await direct.publish(stream_name, b"meanwhile")
@@ -289,7 +299,9 @@ async def test_who_reads_new_messages_only_goes_on_after_a_crash(
             async with client.group(stream_name, [stream_name]) as group:
                 yield group
         elif how == "cursor":
-            async with client.subscribe(stream_name, cursor=stream_name) as subscription:
+            async with client.subscribe(
+                stream_name, partition=0, cursor=stream_name
+            ) as subscription:
                 yield subscription
         else:
             async with client.queue(stream_name, group=stream_name) as queue:
@@ -357,13 +369,18 @@ async def test_messages_that_a_server_does_not_show_are_told(
         await client.publish_many(stream_name, [b"0", b"1", b"2"])
         await crashable.crash()
         await crashable.start()
-        last = [message.offset for message in await client.last(stream_name, 3)]
-        read = [message.offset async for message in client.read(stream_name)]
+        last = [message.offset for message in await client.last(stream_name, partition=0, n=3)]
+        read = [message.offset async for message in client.read(stream_name, partition=0)]
         hidden = crashable.kind != EMBEDDED
         assert last == read == ([] if hidden else [0, 1, 2])
         assert ("has messages up to offset 2" in caplog.text) is hidden
         await client.publish(stream_name, b"3")
-        assert [message.offset for message in await client.last(stream_name, 4)] == [0, 1, 2, 3]
+        assert [message.offset for message in await client.last(stream_name, partition=0, n=4)] == [
+            0,
+            1,
+            2,
+            3,
+        ]
 
 
 @pytest.mark.real_time

@@ -29,9 +29,9 @@ async def test_who_resumes_names_the_epoch_of_now() -> None:
     ):
         await client.create_stream("s", partitions=2)
         broker.faults.delay("Subscribe", 0, when=note, times=None)
-        async with client.group("g", ["s"], "a", EARLIEST) as first:
+        async with client.group("g", ["s"], consumer_id="a", start=EARLIEST) as first:
             await holds(first, 2)
-            async with client.group("g", ["s"], "b", EARLIEST) as second:
+            async with client.group("g", ["s"], consumer_id="b", start=EARLIEST) as second:
                 await shared([first, second], {1})
                 epoch = second.epoch
                 assert first.epoch == epoch != 0

@@ -28,7 +28,7 @@ async def test_what_is_not_read_stays_with_the_server(
         await direct.publish_many(stream_name, [bytes(LARGE)] * (count // 4))
     async with Client(proxy.address, options=options(max_buffered_bytes=4 * MIB)) as client:
         before = proxy.statistics().bytes_to_clients
-        async with client.subscribe(stream_name, start=StartAt.earliest()) as slow:
+        async with client.subscribe(stream_name, partition=0, start=StartAt.earliest()) as slow:
             share = 2 * MIB
             # On the plain path half of it lies in the window, below the subscription.
             await eventually(lambda: slow.statistics().buffered_bytes >= share // 2 - LARGE)
@@ -59,7 +59,7 @@ async def test_many_unread_subscriptions_share_one_budget(
         before = proxy.statistics().bytes_to_clients
         unread = [
             await stack.enter_async_context(
-                client.subscribe(stream_name, start=StartAt.earliest(), timeout=20.0)
+                client.subscribe(stream_name, partition=0, start=StartAt.earliest(), timeout=20.0)
             )
             for _ in range(subscriptions)
         ]

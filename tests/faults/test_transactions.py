@@ -61,7 +61,7 @@ async def committed(client: Client, partition: int = 0) -> list[bytes]:
 
 
 async def log(client: Client) -> list[Message]:
-    return await rest(client.read(STREAM))
+    return await rest(client.read(STREAM, partition=0))
 
 
 def producers(messages: list[Message]) -> set[bytes]:

@@ -77,7 +77,7 @@ async def test_a_stop_among_unread_messages_ends_the_reading_there(
     await direct.create_stream(stream_name)
     await direct.publish_many(stream_name, [b"%d" % n for n in range(COUNT)])
     subscription = client.subscribe(
-        stream_name, start=StartAt.earliest(), stop=StopAt.offset(COUNT)
+        stream_name, partition=0, start=StartAt.earliest(), stop=StopAt.offset(COUNT)
     )
     async with subscription:
         await eventually(lambda: subscription.statistics().buffered == COUNT)
@@ -118,7 +118,9 @@ async def test_dropped_iterators_take_no_room_from_others(
     async with Client(proxy.address, options=options(max_buffered_bytes=MIB)) as client:
 
         async def begin_to_read() -> None:
-            dropped = client.subscribe(stream_name, start=StartAt.earliest(), stop=stop)
+            dropped = client.subscribe(
+                stream_name, partition=0, start=StartAt.earliest(), stop=stop
+            )
             await take(dropped, 1)
             await eventually(lambda: dropped.statistics().buffered == 199)
             await eventually(lambda: stop is None or dropped.end_reason)
@@ -259,7 +261,7 @@ async def test_closing_the_client_ends_a_quiet_subscription(
         client = Client(proxy.address, options=options())
         await client.connect()
         await client.create_stream(stream_name)
-        subscription = client.subscribe(stream_name)
+        subscription = client.subscribe(stream_name, partition=0)
         await subscription.__aenter__()
         reading = asyncio.create_task(anext(subscription))
         await steps(3)
@@ -276,7 +278,7 @@ async def test_a_fault_of_the_client_where_messages_come_reaches_the_reader(
 ) -> None:
     async with EmbeddedBroker() as broker, Client(broker.address) as client:
         await client.create_stream("s")
-        async with client.subscribe("s") as subscription:
+        async with client.subscribe("s", partition=0) as subscription:
 
             def fail(messages: list[bytes]) -> None:
                 raise LookupError(len(messages))

@@ -112,7 +112,7 @@ async def read(client: Client) -> tuple[list[int], type[LiftbridgeError] | None]
     """Read three messages; their offsets, and the error if there was one."""
     offsets: list[int] = []
     try:
-        async with client.subscribe(STREAM, 0, StartAt.earliest()) as subscription:
+        async with client.subscribe(STREAM, partition=0, start=StartAt.earliest()) as subscription:
             while len(offsets) < STORED:
                 offsets.append((await anext(subscription)).offset)
     except LiftbridgeError as error:

@@ -42,7 +42,7 @@ async def publish(client: Client) -> None:
 
 
 async def read(client: Client) -> None:
-    async with client.subscribe(STREAM, 0, StartAt.earliest()) as subscription:
+    async with client.subscribe(STREAM, partition=0, start=StartAt.earliest()) as subscription:
         for offset in range(STORED):
             found = await anext(subscription)
             assert (found.offset, found.value) == (offset, b"%d" % offset)

@@ -80,7 +80,9 @@ async def test_the_client_has_room_for_them(procedure: str, *, data_lane: bool) 
         elif procedure == "PublishAsync":
             await client.publish(STREAM, b"x", partition=0)
         else:
-            async with client.subscribe(STREAM, 0, StartAt.earliest()) as subscription:
+            async with client.subscribe(
+                STREAM, partition=0, start=StartAt.earliest()
+            ) as subscription:
                 await anext(subscription)
 
     server = HostileServer()

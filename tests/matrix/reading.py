@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     Message,
     StartAt,
     StopAt,
@@ -51,20 +50,20 @@ async def read(cell: Cell) -> str:
 
 @operation(BOUNDED, "read() of all partitions", on=On.SHARED)
 async def read_all_partitions(cell: Cell) -> str:
-    reading = cell.user.read(cell.stream, partition=ALL_PARTITIONS)
+    reading = cell.user.read(cell.stream)
     return seen(cell, [message async for message in reading])
 
 
 @operation(BOUNDED, "from latest to latest", on=On.SHARED)
 async def read_the_latest(cell: Cell) -> str:
-    reading = cell.user.subscribe(cell.stream, 0, StartAt.latest(), LATEST)
+    reading = cell.user.subscribe(cell.stream, partition=0, start=StartAt.latest(), stop=LATEST)
     messages = [message async for message in reading]
     return seen(cell, messages, start={0: last_of(cell)}) if messages else NOTHING
 
 
 @operation(BOUNDED, "to an offset", on=On.SHARED)
 async def read_to_an_offset(cell: Cell) -> str:
-    reading = cell.user.subscribe(cell.stream, 0, EARLIEST, StopAt.offset(2))
+    reading = cell.user.subscribe(cell.stream, partition=0, start=EARLIEST, stop=StopAt.offset(2))
     messages = [message async for message in reading]
     log = {offset: value for offset, value in cell.place.logs[0].items() if offset <= 2}
     found = {message.offset: message.value for message in messages}
@@ -75,13 +74,15 @@ async def read_to_an_offset(cell: Cell) -> str:
 
 @operation(BOUNDED, "to a time", on=On.SHARED)
 async def read_to_a_time(cell: Cell) -> str:
-    reading = cell.user.subscribe(cell.stream, 0, EARLIEST, StopAt.time(datetime.now(UTC)))
+    reading = cell.user.subscribe(
+        cell.stream, partition=0, start=EARLIEST, stop=StopAt.time(datetime.now(UTC))
+    )
     return seen(cell, [message async for message in reading], start=ONE)
 
 
 @operation(BOUNDED, "in reverse", on=On.SHARED)
 async def read_in_reverse(cell: Cell) -> str:
-    reading = cell.user.subscribe(cell.stream, 0, StartAt.latest(), reverse=True)
+    reading = cell.user.subscribe(cell.stream, partition=0, start=StartAt.latest(), reverse=True)
     messages = [message async for message in reading]
     return seen(cell, reversed(messages), start=ONE)
 
@@ -89,7 +90,7 @@ async def read_in_reverse(cell: Cell) -> str:
 @operation(BOUNDED, "last(3)", on=On.SHARED)
 async def read_the_last(cell: Cell) -> str:
     kept = sorted(cell.place.logs.get(0, {}))
-    messages = await cell.user.last(cell.stream, 3)
+    messages = await cell.user.last(cell.stream, n=3)
     return seen(cell, messages, start={0: kept[-3] if len(kept) > 3 else 0})
 
 
@@ -103,7 +104,7 @@ async def read_values(cell: Cell) -> str:
 @operation(BOUNDED, "activity", on=On.SHARED)
 async def read_activity(cell: Cell) -> str:
     for _ in range(_LOOKS):  # servers publish an event after they have done what it tells
-        async for event in cell.user.activity(EARLIEST, LATEST):
+        async for event in cell.user.activity(start=EARLIEST, stop=LATEST):
             if isinstance(event, CreateStreamEvent) and event.stream == cell.stream:
                 return "told"
         await asyncio.sleep(_PAUSE)
@@ -115,7 +116,7 @@ async def read_activity(cell: Cell) -> str:
 
 async def follow(cell: Cell, start: StartAt, first: int, *, resume: bool = False) -> str:
     """Read from a start on until a probe comes."""
-    async with cell.user.subscribe(cell.stream, 0, start, resume=resume) as reading:
+    async with cell.user.subscribe(cell.stream, partition=0, start=start, resume=resume) as reading:
         result = await until_probes(cell, reading, start={0: first})
     return ended(result, reading.end_reason)
 
@@ -153,7 +154,7 @@ async def follow_resumed(cell: Cell) -> str:
 
 @operation(LIVE, "all partitions")
 async def follow_all_partitions(cell: Cell) -> str:
-    async with cell.user.subscribe(cell.stream, ALL_PARTITIONS, EARLIEST) as reading:
+    async with cell.user.subscribe(cell.stream, start=EARLIEST) as reading:
         result = await until_probes(cell, reading, start=dict.fromkeys(cell.place.logs, 0))
     reasons = set(reading.end_reasons.values())
     return ended(result, *reasons) if len(reasons) == 1 else result
@@ -161,7 +162,9 @@ async def follow_all_partitions(cell: Cell) -> str:
 
 async def go_on(cell: Cell, *, resume: bool) -> str:
     """Read everything, and go on when the state has arisen."""
-    async with cell.user.subscribe(cell.stream, 0, EARLIEST, resume=resume) as reading:
+    async with cell.user.subscribe(
+        cell.stream, partition=0, start=EARLIEST, resume=resume
+    ) as reading:
         cell.begun.set()
         first = await read_to_end(cell, reading)
         await cell.until_arisen()
@@ -184,7 +187,7 @@ async def resubscribe_and_resume(cell: Cell) -> str:
 
 @operation(POSITIONS, "seek", midway=True)
 async def seek(cell: Cell) -> str:
-    async with cell.user.subscribe(cell.stream) as reading:
+    async with cell.user.subscribe(cell.stream, partition=0) as reading:
         cell.begun.set()
         await cell.until_arisen()
         await reading.seek(StartAt.earliest())
@@ -194,7 +197,7 @@ async def seek(cell: Cell) -> str:
 
 @operation(POSITIONS, "lag", on=On.SHARED)
 async def lag(cell: Cell) -> str:
-    async with cell.user.subscribe(cell.stream, 0, StartAt.offset(0)) as reading:
+    async with cell.user.subscribe(cell.stream, partition=0, start=StartAt.offset(0)) as reading:
         return f"lag {await reading.lag()}"
 
 
@@ -210,7 +213,7 @@ async def read_with_a_cursor(cell: Cell) -> str:
     messages: list[Message] = []
     for _ in range(2):
         async with cell.user.subscribe(
-            cell.stream, 0, EARLIEST, LATEST, cursor="durable"
+            cell.stream, partition=0, start=EARLIEST, stop=LATEST, cursor="durable"
         ) as reading:
             async for message in reading:
                 messages.append(message)

@@ -24,20 +24,26 @@ async def read_committed(cell: Cell) -> str:
 
 @operation(TABLE, "committed_range()", on=On.SHARED)
 async def read_a_range(cell: Cell) -> str:
-    reading = cell.user.committed_range(cell.stream, 0, 1, max(cell.end_of(), 1))
+    reading = cell.user.committed_range(
+        cell.stream, partition=0, start=1, end=max(cell.end_of(), 1)
+    )
     return seen(cell, [message async for message in reading], start={0: 1})
 
 
 @operation(TABLE, "committed, from earliest")
 async def follow_committed(cell: Cell) -> str:
-    async with cell.user.subscribe(cell.stream, 0, EARLIEST, isolation=COMMITTED) as reading:
+    async with cell.user.subscribe(
+        cell.stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as reading:
         result = await until_probes(cell, reading, start=ONE)
     return ended(result, reading.end_reason)
 
 
 @operation(TABLE, "arises meanwhile, committed", midway=True)
 async def follow_committed_through(cell: Cell) -> str:
-    async with cell.user.subscribe(cell.stream, 0, EARLIEST, isolation=COMMITTED) as reading:
+    async with cell.user.subscribe(
+        cell.stream, partition=0, start=EARLIEST, isolation=COMMITTED
+    ) as reading:
         cell.begun.set()
         first = await read_to_end(cell, reading)
         await cell.until_arisen()

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow.dataset as ds
 
-from liftbridge_aio import ALL_PARTITIONS, Client, Isolation, Message, StartAt
+from liftbridge_aio import Client, Isolation, Message, StartAt
 from liftbridge_aio.errors import LiftbridgeError
 from scenario.judge import KILLS, Found
 from scenario.orders import (
@@ -162,12 +162,14 @@ class Scenario:
             await asyncio.sleep(0.05)
 
     async def _count_invoices(self, client: Client) -> None:
-        read = client.subscribe(INVOICES, ALL_PARTITIONS, StartAt.earliest(), isolation=_COMMITTED)
+        read = client.subscribe(INVOICES, start=StartAt.earliest(), isolation=_COMMITTED)
         async for _ in read:
             self._invoices += 1
 
     async def _follow(self, client: Client) -> None:
-        async for each in client.subscribe(TOTALS, start=StartAt.earliest(), isolation=_COMMITTED):
+        async for each in client.subscribe(
+            TOTALS, partition=0, start=StartAt.earliest(), isolation=_COMMITTED
+        ):
             self._followed.append(each)
 
     async def _follow_in_group(self, client: Client) -> None:
@@ -195,9 +197,9 @@ class Scenario:
             (INVOICES, found.invoices),
             (PLAIN_INVOICES, found.plain_invoices),
         ):
-            async for each in client.read(stream, partition=ALL_PARTITIONS, isolation=_COMMITTED):
+            async for each in client.read(stream, isolation=_COMMITTED):
                 ids.update([identity(each.value)])
-        stored = [each async for each in client.read(TOTALS, isolation=_COMMITTED)]
+        stored = [each async for each in client.read(TOTALS, partition=0, isolation=_COMMITTED)]
         for each in stored:
             name, sales = total(each.value)
             found.totals[name] += 1

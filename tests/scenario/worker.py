@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import Final
 
-from liftbridge_aio import ALL_PARTITIONS, Client, Isolation, Record, StartAt
+from liftbridge_aio import Client, Isolation, Record, StartAt
 from liftbridge_aio.transactions import CheckpointStream
 from scenario.orders import INVOICES, ORDERS, PARTITIONS, PLAIN_CURSOR, PLAIN_INVOICES
 
@@ -25,8 +25,7 @@ async def invoice(client: Client) -> None:
         client.producer("invoicer", store=CheckpointStream("checkpoints")) as producer,
         client.subscribe(
             ORDERS,
-            ALL_PARTITIONS,
-            StartAt.earliest(),
+            start=StartAt.earliest(),
             positions=producer,
             isolation=Isolation.READ_COMMITTED,
         ) as orders,
@@ -42,7 +41,9 @@ async def invoice_plainly(client: Client, partition: int) -> None:
     position = await client.fetch_cursor(PLAIN_CURSOR, ORDERS, partition)
     start = StartAt.earliest() if position is None else StartAt.offset(position + 1)
     count = 0
-    orders = client.subscribe(ORDERS, partition, start, isolation=Isolation.READ_COMMITTED)
+    orders = client.subscribe(
+        ORDERS, partition=partition, start=start, isolation=Isolation.READ_COMMITTED
+    )
     async for batch in orders.batches(max=_AT_A_TIME, wait=0.1):
         records = [Record(order.value, partition=partition) for order in batch]
         await client.publish_many(PLAIN_INVOICES, records)

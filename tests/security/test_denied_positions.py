@@ -28,7 +28,7 @@ async def client() -> AsyncIterator[Client]:
 async def test_a_subscription_ends(client: Client) -> None:
     async def read() -> None:
         async with client.subscribe(
-            "s", start=StartAt.earliest(), cursor="c", cursor_interval=OFTEN
+            "s", partition=0, start=StartAt.earliest(), cursor="c", cursor_interval=OFTEN
         ) as reading:
             async for _ in reading:
                 pass
@@ -43,7 +43,7 @@ async def test_each_partition_of_a_subscription_ends(client: Client) -> None:
     async def read() -> None:
         errors = 0
         async with client.subscribe(
-            "s", [0, 1], StartAt.earliest(), cursor="c", cursor_interval=OFTEN
+            "s", partition=[0, 1], start=StartAt.earliest(), cursor="c", cursor_interval=OFTEN
         ) as reading:
             while True:
                 try:

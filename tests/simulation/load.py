@@ -201,7 +201,7 @@ class Load:
         for partition in range(PARTITIONS):
             log = self.orders.log[partition] = {}
             async for message in client.subscribe(
-                STREAM, partition, start=StartAt.earliest(), stop=StopAt.latest()
+                STREAM, partition=partition, start=StartAt.earliest(), stop=StopAt.latest()
             ):
                 log[message.offset] = message.value
                 self.orders.history.delivered(message.value, partition, reader="at the end")

@@ -110,7 +110,7 @@ class Disks:
         for stream in self.streams:
             for partition in range(PARTITIONS):
                 async with client.subscribe(
-                    stream, partition, StartAt.earliest(), StopAt.latest()
+                    stream, partition=partition, start=StartAt.earliest(), stop=StopAt.latest()
                 ) as messages:
                     found = [each async for each in messages]
                 assert [each.offset for each in found] == [*range(len(found))]

@@ -53,7 +53,9 @@ def some_rows(count: int, *, stream: str = STREAM, partitions: int = 2) -> list[
 
 
 async def stored(client: Client, partition: int = 0, stream: str = STREAM) -> list[Message]:
-    reading = client.subscribe(stream, partition, StartAt.earliest(), StopAt.latest())
+    reading = client.subscribe(
+        stream, partition=partition, start=StartAt.earliest(), stop=StopAt.latest()
+    )
     async with reading:
         return [message async for message in reading]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Final
 
 from liftbridge_aio import Client, Hook, Message, StartAt, StopAt
@@ -25,7 +26,12 @@ LATEST: Final = StopAt.latest()
 async def read_out(client: Client, stream: str, partition: int = 0) -> list[Message]:
     """All messages of a partition as it is now."""
     async with asyncio.timeout(BOUND):
-        return [message async for message in client.subscribe(stream, partition, EARLIEST, LATEST)]
+        return [
+            message
+            async for message in client.subscribe(
+                stream, partition=partition, start=EARLIEST, stop=LATEST
+            )
+        ]
 
 
 async def stored(client: Client, stream: str, count: int, partition: int = 0) -> list[bytes]:
@@ -39,13 +45,13 @@ async def stored(client: Client, stream: str, count: int, partition: int = 0) ->
     return [message.value for message in await read_out(client, stream, partition)]
 
 
-async def take(subscription: Subscription | MergedSubscription, count: int) -> list[Message]:
+async def take(subscription: AsyncIterator[Message], count: int) -> list[Message]:
     """So many messages."""
     async with asyncio.timeout(BOUND):
         return [await anext(subscription) for _ in range(count)]
 
 
-async def rest(subscription: Subscription | MergedSubscription) -> list[Message]:
+async def rest(subscription: AsyncIterable[Message]) -> list[Message]:
     """Return all remaining messages of a subscription that has an end."""
     async with asyncio.timeout(BOUND):
         return [message async for message in subscription]
@@ -59,7 +65,7 @@ def offsets(messages: list[Message]) -> list[int]:
     return [message.offset for message in messages]
 
 
-async def all_here(subscription: Subscription, count: int) -> None:
+async def all_here(subscription: Subscription | MergedSubscription, count: int) -> None:
     """Wait until so many messages wait to be read."""
     await eventually(lambda: subscription.statistics().buffered >= count)
 

@@ -20,7 +20,6 @@ from liftbridge_aio import (
     StopAt,
     StreamReset,
 )
-from liftbridge_aio._subscribe.subscription import Subscription
 from liftbridge_aio.retry import Backoff
 from liftbridge_aio.telemetry import (
     Connected,
@@ -111,7 +110,9 @@ async def within(seconds: float, work: Awaitable[Any]) -> Any:
         return await work
 
 
-async def take(subscription: Subscription, count: int, bound: float = BOUND) -> list[Message]:
+async def take(
+    subscription: AsyncIterator[Message], count: int, bound: float = BOUND
+) -> list[Message]:
     """The next `count` messages."""
     async with asyncio.timeout(bound):
         return [await anext(subscription) for _ in range(count)]
@@ -121,7 +122,9 @@ async def read_all(client: Client, stream: str, partition: int = 0) -> list[Mess
     """Everything that is stored in a partition."""
     async with (
         asyncio.timeout(BOUND),
-        client.subscribe(stream, partition, StartAt.earliest(), StopAt.latest()) as subscription,
+        client.subscribe(
+            stream, partition=partition, start=StartAt.earliest(), stop=StopAt.latest()
+        ) as subscription,
     ):
         return [message async for message in subscription]
 

@@ -27,6 +27,7 @@ from liftbridge_aio._subscribe.subscription import Subscription
 REQUIRED = inspect.Parameter.empty
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
+READS = {"subscribe", "read", "last"}
 
 # The contract: the parameters of each call that may be passed by position, in order, and their
 # defaults. Others may follow.
@@ -51,17 +52,17 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "flush": {},
     "subscribe": {
         "stream": REQUIRED,
-        "partition": 0,
+        "partition": None,
         "start": StartAt.new_only(),
         "stop": None,
     },
     "read": {
         "stream": REQUIRED,
+        "partition": None,
         "start": StartAt.earliest(),
         "stop": StopAt.latest(),
-        "partition": 0,
     },
-    "last": {"stream": REQUIRED, "n": REQUIRED, "partition": 0},
+    "last": {"stream": REQUIRED, "n": REQUIRED, "partition": None},
     "oldest_offset": {"stream": REQUIRED, "partition": 0},
     "set_cursor": {
         "cursor_id": REQUIRED,
@@ -134,7 +135,8 @@ def test_each_call_takes_what_the_contract_says(call: str) -> None:
     assert list(found)[: len(promised)] == list(promised)
     for name, default in promised.items():
         assert found[name].default == default, name
-        assert found[name].kind is POSITIONAL, name
+        by_name = call in READS and name != "stream"
+        assert found[name].kind is (KEYWORD if by_name else POSITIONAL), name
     for name, parameter in list(found.items())[len(promised) :]:
         assert parameter.default is not REQUIRED, f"{name} is not in the contract"
 

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liftbridge_aio import (
-    ALL_PARTITIONS,
     AckPolicy,
     Client,
     ConsumerGroup,
@@ -210,10 +209,10 @@ async def read_typed(client: Client, policy: Undecodable, group: ConsumerGroup) 
     assert_type(orders, TypedStream[Order, Decoded[Order]])
     async for decoded in orders.subscribe():
         assert_type(decoded.value, Order)
-    async for batch in orders.subscribe(ALL_PARTITIONS).batches():
+    async for batch in orders.subscribe().batches():
         assert_type(batch, list[Decoded[Order]])
-    assert_type(orders.subscribe().source, Subscription)
-    assert_type(orders.subscribe([1, 2]).source, MergedSubscription)
+    assert_type(orders.subscribe(partition=0).source, Subscription)
+    assert_type(orders.subscribe().source, MergedSubscription)
     assert_type(orders.read(group), TypedReader[Decoded[Order], ConsumerGroup])
     payments = client.values("payments", MsgspecSerializer(Payment), on_undecodable=Undecodable.RAW)
     assert_type(payments, TypedStream[Payment, Decoded[Payment] | Undecoded])

@@ -58,7 +58,7 @@ CALLS: Final[dict[str, tuple[object, ...]]] = {
     "publish_to_subject": ("s", b""),
     "publish_unacked_to_subject": ("s", b""),
     "subscribe": ("s", [0, 1]),
-    "read": ("s", StartAt.earliest(), StopAt.latest(), [0, 1]),
+    "read": ("s", [0, 1]),
     "committed_range": ("s", 0, 0, 1),
     "last": ("s", 1),
     "oldest_offset": ("s",),
@@ -191,8 +191,8 @@ async def test_no_reader_takes_anything_else_for_a_partition() -> None:
     async with EmbeddedBroker(cursors_partitions=1) as broker, Client(broker.address) as client:
         await client.create_stream("s", partitions=2)
         opened: list[Any] = [
-            client.subscribe("s"),
-            client.subscribe("s", [0, 1]),
+            client.subscribe("s", partition=0),
+            client.subscribe("s", partition=[0, 1]),
             client.group("g", ["s"]),
         ]
         assert tuple(map(type, opened)) == READERS
@@ -255,8 +255,8 @@ async def test_no_call_takes_anything_but_a_bool_as_a_flag(wrong: object) -> Non
                     await use(call, **arguments(call, CALLS[name], flag, wrong))
         assert broker.statistics() == before
         for reading in (
-            client.subscribe("s"),
-            client.subscribe("s", [0]),
+            client.subscribe("s", partition=0),
+            client.subscribe("s", partition=[0]),
             client.group("g", ["s"]),
         ):
             with pytest.raises(WrongType, match="raw must be True or False"):
@@ -272,7 +272,7 @@ async def test_no_reading_takes_a_bool_for_a_number(read: str) -> None:
     async with EmbeddedBroker() as broker, Client(broker.address) as client:
         await client.create_stream("s")
         opened: Any = (
-            client.subscribe("s")
+            client.subscribe("s", partition=0)
             if read == "subscribe"
             else client.group("g", ["s"], start=StartAt.earliest())
         )
@@ -301,7 +301,7 @@ async def test_no_partition_and_no_fault_is_a_bool() -> None:
         with pytest.raises(WrongType, match="True"):
             await client.pause_stream("s", partitions=[True])
         with pytest.raises(WrongType, match="True"):
-            client.subscribe("s", [0, True])
+            client.subscribe("s", partition=[0, True])
         with pytest.raises(WrongType, match="True"):
             EventStream("s", None, partition=True)
         for fault in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 
 from liftbridge_aio._core.arguments import (
@@ -16,7 +16,7 @@ from liftbridge_aio._core.arguments import (
     several,
 )
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import AllPartitions, StartAt, StartPosition, StopAt, StopPosition
+from liftbridge_aio.model import StartAt, StartPosition, StopAt, StopPosition
 from liftbridge_aio.options import Duration, seconds
 
 from .checkpoint import Checkpoint
@@ -140,7 +140,7 @@ class MergedPlan:
 
     Args:
         each: the plan that they share; its partition and start are the first one's.
-        partition: which partitions.
+        partition: which partitions; None: all of the stream.
         start: where to begin: one for all, or one for each by its number.
 
     Raises:
@@ -150,7 +150,7 @@ class MergedPlan:
     def __init__(
         self,
         each: ReadingPlan,
-        partition: AllPartitions | Collection[int],
+        partition: Collection[int] | None,
         start: StartAt | Mapping[int, StartAt],
     ) -> None:
         self._each = each
@@ -161,7 +161,7 @@ class MergedPlan:
         with about(each.stream):
             if isinstance(start, Mapping):
                 partition_numbers(start.keys())
-            if not isinstance(partition, AllPartitions):
+            if partition is not None:
                 self.partitions = tuple(partition_numbers(partition))
                 self._check(self.partitions)
         starts = start if isinstance(start, Mapping) else {each.partition: start}
@@ -180,7 +180,7 @@ class MergedPlan:
 
     def _check(self, partitions: Sequence[int]) -> None:
         if not partitions:
-            raise InvalidRequest("name at least one partition, or read ALL_PARTITIONS")
+            raise InvalidRequest("name at least one partition; None reads all")
         if len(set(partitions)) < len(partitions):
             raise InvalidRequest("a partition is read once; name each of them once")
         for partition in partitions:
@@ -202,21 +202,41 @@ class MergedPlan:
         """Return the plan of each partition.
 
         Raises:
-            InvalidRequest: one of them has no start.
+            InvalidRequest: one of them has no start; or the start or the stop is an offset, and
+                does not say of which of them.
         """
+        for place in (self._start, self._each.stop):
+            if not isinstance(place, Mapping):
+                self.check_one_place(place, partitions)
         return [
             replace(self._each, partition=partition, start=self._start_of(partition))
             for partition in partitions
         ]
+
+    def check_one_place(self, place: StartAt | StopAt | None, partitions: Sized) -> None:
+        """Refuse an offset as a place in all of several partitions: each has its own offsets.
+
+        Raises:
+            InvalidRequest: it is one, and the partitions were not named.
+        """
+        by_offset = StartPosition.OFFSET, StopPosition.OFFSET
+        if place is None or self.partitions is not None or len(partitions) < 2:
+            return
+        if place.position in by_offset and not isinstance(place, Checkpoint):
+            raise InvalidRequest(
+                f"offset {place.value} is a place in one partition, and the stream has"
+                f" {len(partitions)}: name it with partition=, or give each its start",
+                stream=self.stream,
+            )
 
 
 def kind_of_partitions(partition: object) -> None:
     """Refuse what is no argument for partitions.
 
     Raises:
-        WrongType: it is neither a number, nor several, nor `ALL_PARTITIONS`.
+        WrongType: it is neither a number, nor several, nor None.
     """
-    if not isinstance(partition, (int, AllPartitions)):
-        text = "a partition is a whole number, a collection of them, or ALL_PARTITIONS"
+    if partition is not None and not isinstance(partition, int):
+        text = "a partition is a whole number, a collection of them, or None for all"
         check_type(partition, Collection, text)
         several(partition, text)

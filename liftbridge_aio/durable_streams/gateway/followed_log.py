@@ -124,7 +124,7 @@ class FollowedLog:
             LiftbridgeError: it could not be read.
         """
         await self._committed()
-        found = await self._client.last(self.stream, 1, self.partition, resume=True)
+        found = await self._client.last(self.stream, n=1, partition=self.partition, resume=True)
         return found[-1].timestamp / 1e9 if found else 0.0
 
     async def open_at_end(self) -> None:
@@ -167,8 +167,8 @@ class FollowedLog:
         try:
             subscription = self._client.subscribe(
                 self.stream,
-                self.partition,
-                StartAt.offset(self.next_offset),
+                partition=self.partition,
+                start=StartAt.offset(self.next_offset),
                 resubscribe_timeout=None,
                 resume=view is None,
                 isolation=Isolation.UNCOMMITTED if view is None else view.isolation,

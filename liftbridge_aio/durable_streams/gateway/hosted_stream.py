@@ -257,9 +257,9 @@ class HostedStream:
         view = None if self._view is None else self._view(skip_truncated=first)
         reading = self._client.read(
             self.log.stream,
-            StartAt.offset(offset),
-            StopAt.offset(stop),
-            self.log.partition,
+            start=StartAt.offset(offset),
+            stop=StopAt.offset(stop),
+            partition=self.log.partition,
             resume=view is None,
             isolation=Isolation.UNCOMMITTED if view is None else view.isolation,
         )

@@ -248,9 +248,10 @@ async def first_messages(
         return found
     limit = client.options.resubscribe_timeout if timeout is None else timeout
     subscription = client.subscribe(
-        *place,
-        StartAt.offset(start),
-        StopAt.offset(end - 1),
+        place.stream,
+        partition=place.partition,
+        start=StartAt.offset(start),
+        stop=StopAt.offset(end - 1),
         resubscribe_timeout=limit,
         resume=True,
         timeout=timeout,

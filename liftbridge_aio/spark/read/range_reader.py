@@ -147,9 +147,10 @@ class RangeReader:
         wanted, options = self._task.wanted, self._options
         chunks = ChunkBuilder(*wanted.place, options.columns, options.arrow_batch_rows)
         subscription = client.subscribe(
-            *wanted.place,
-            StartAt.offset(wanted.start),
-            StopAt.offset(wanted.last),
+            wanted.place.stream,
+            partition=wanted.place.partition,
+            start=StartAt.offset(wanted.start),
+            stop=StopAt.offset(wanted.last),
             resubscribe_timeout=options.read_timeout,
             resume=True,
             timeout=options.read_timeout,
@@ -205,9 +206,10 @@ class RangeReader:
         if oldest >= part.end:
             return
         subscription = client.subscribe(
-            *place,
-            StartAt.offset(max(oldest, part.begin)),
-            StopAt.offset(part.end - 1),
+            place.stream,
+            partition=place.partition,
+            start=StartAt.offset(max(oldest, part.begin)),
+            stop=StopAt.offset(part.end - 1),
             resubscribe_timeout=limit,
             resume=True,
             timeout=limit,

@@ -24,7 +24,7 @@ class PartitionClient(Protocol):
         """Publish a message and return its ack."""
 
     def subscribe(
-        self, stream: str, partition: int, start: StartAt, stop: StopAt | None
+        self, stream: str, *, partition: int, start: StartAt, stop: StopAt | None
     ) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         """Read a partition."""
 
@@ -95,7 +95,7 @@ class PartitionSource:
         if end is not None:
             stop = StopAt.offset(end - 1)
         async with self._client.subscribe(
-            self._stream, self._partition, StartAt.offset(begin), stop
+            self._stream, partition=self._partition, start=StartAt.offset(begin), stop=stop
         ) as messages:
             async for message in messages:
                 decoder.feed(message.value or b"")

@@ -13,7 +13,9 @@ async def test_an_order_is_stored_and_read(liftbridge_client: Client) -> None:
     ack = await liftbridge_client.publish("orders", b"bread")
     assert ack is not None
     assert ack.offset == 0
-    orders = liftbridge_client.subscribe("orders", start=StartAt.earliest(), stop=StopAt.latest())
+    orders = liftbridge_client.subscribe(
+        "orders", partition=0, start=StartAt.earliest(), stop=StopAt.latest()
+    )
     assert [order.value async for order in orders] == [b"bread"]
 
 
@@ -32,7 +34,7 @@ class TestRestarts:
         self, liftbridge_broker: EmbeddedBroker, liftbridge_client: Client
     ) -> None:
         await liftbridge_client.create_stream("orders")
-        async with liftbridge_client.subscribe("orders") as orders:
+        async with liftbridge_client.subscribe("orders", partition=0) as orders:
             await liftbridge_broker.restart()
             await liftbridge_client.publish("orders", b"milk")
             assert (await anext(orders)).value == b"milk"

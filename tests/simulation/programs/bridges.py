@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
-from liftbridge_aio import ALL_PARTITIONS, Client, Message, StartAt
+from liftbridge_aio import Client, Message, StartAt
 from liftbridge_aio.bridge import MARKER_HEADER, Bridge
 
 from .program import (
@@ -53,7 +53,7 @@ class Mirroring(Program):
         async with (
             new_client(self.world, 1) as client,
             client.subscribe(
-                STREAM, ALL_PARTITIONS, StartAt.earliest(), resubscribe_timeout=None
+                STREAM, start=StartAt.earliest(), resubscribe_timeout=None
             ) as messages,
         ):
             async for message in messages:

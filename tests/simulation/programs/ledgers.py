@@ -80,7 +80,7 @@ class Accounting(Program):
 
     async def _end(self, client: Client) -> int:
         """Return the offset after the newest message."""
-        newest = await client.last(TARGET, 1, 0)
+        newest = await client.last(TARGET, n=1, partition=0)
         return newest[0].offset + 1 if newest else 0
 
     def missing(self) -> Collection[bytes]:
@@ -89,7 +89,7 @@ class Accounting(Program):
 
     async def judge(self, client: Client) -> None:
         """Check that the log has what was acked where it was, and nothing that was refused."""
-        async with client.read(TARGET, StartAt.earliest()) as messages:
+        async with client.read(TARGET, start=StartAt.earliest()) as messages:
             log = {each.offset: each.value async for each in messages}
         assert self._acked.items() <= log.items(), self._acked.items() - log.items()
         values = [*log.values()]

@@ -41,8 +41,8 @@ class Producing(Program):
             seen = self.seen = Counter()
             async with client.subscribe(
                 self.target,
-                0,
-                StartAt.earliest(),
+                partition=0,
+                start=StartAt.earliest(),
                 isolation=Isolation.READ_COMMITTED,
                 resubscribe_timeout=None,
             ) as numbers:

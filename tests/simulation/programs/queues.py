@@ -51,7 +51,7 @@ class Queueing(Program):
         async with new_client(self.world) as client:
             if host == self.hosts[-1]:
                 async with client.subscribe(
-                    self.letters, 0, StartAt.earliest(), resubscribe_timeout=None
+                    self.letters, partition=0, start=StartAt.earliest(), resubscribe_timeout=None
                 ) as letters:
                     async for letter in letters:
                         self._letters.add(letter.value)

@@ -177,7 +177,9 @@ class Batching(Program):
         ago = timedelta(seconds=chance.uniform(0.0, 20.0))
         wanted = Range(start, stop, chance.choice(acked), acked[-1], ago)
         found = []
-        reading = client.subscribe(TARGET, partition, wanted.start_at, wanted.stop_at)
+        reading = client.subscribe(
+            TARGET, partition=partition, start=wanted.start_at, stop=wanted.stop_at
+        )
         async with reading as messages:
             async for message in messages:
                 found.append(message)
@@ -187,7 +189,7 @@ class Batching(Program):
         if start == "ago" and found and self.world.clocks_were_right(began):
             assert found[0].timestamp >= now - ago // timedelta(microseconds=1) * 1000
         self._compare(partition, found)
-        self._compare(partition, await client.last(TARGET, 10, partition))
+        self._compare(partition, await client.last(TARGET, n=10, partition=partition))
         reached = found[-1].offset >= wanted.newest.offset if found else wanted.may_be_empty
         if is_over and reached:
             self._left = [each for each in self._left if each != (start, stop)]
@@ -208,7 +210,9 @@ class Batching(Program):
     async def judge(self, client: Client) -> None:
         """Check the history of the batches against all that is stored."""
         for partition in range(PARTITIONS):
-            async with client.read(TARGET, StartAt.earliest(), partition=partition) as messages:
+            async with client.read(
+                TARGET, start=StartAt.earliest(), partition=partition
+            ) as messages:
                 found = [each async for each in messages]
             self._compare(partition, found)
             for each in found:

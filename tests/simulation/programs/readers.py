@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from liftbridge_aio import ALL_PARTITIONS, StartAt
+from liftbridge_aio import StartAt
 
 from .program import PARTITIONS, STREAM, Orders, Program, Surroundings, new_client
 
@@ -26,7 +26,7 @@ class Reading(Program):
         async with (
             new_client(self.world) as client,
             client.subscribe(
-                STREAM, ALL_PARTITIONS, StartAt.earliest(), resubscribe_timeout=None
+                STREAM, start=StartAt.earliest(), resubscribe_timeout=None
             ) as messages,
         ):
             async for message in messages:
@@ -47,8 +47,7 @@ class DurableReading(Program):
             new_client(self.world) as client,
             client.subscribe(
                 STREAM,
-                ALL_PARTITIONS,
-                StartAt.earliest(),
+                start=StartAt.earliest(),
                 cursor="audit",
                 cursor_interval=1.0,
                 resubscribe_timeout=None,

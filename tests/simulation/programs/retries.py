@@ -94,7 +94,7 @@ class Retrying(Program):
 
     async def _collect(self, client: Client) -> None:
         async with client.subscribe(
-            LETTERS, 0, StartAt.earliest(), resubscribe_timeout=None
+            LETTERS, partition=0, start=StartAt.earliest(), resubscribe_timeout=None
         ) as letters:
             async for letter in letters:
                 self._letters[letter.value] = letter

@@ -31,8 +31,8 @@ class Seeking(Program):
             new_client(self.world) as client,
             client.subscribe(
                 STREAM,
-                range(PARTITIONS),
-                {each: StartAt.offset(offset) for each, offset in due.items()},
+                partition=range(PARTITIONS),
+                start={each: StartAt.offset(offset) for each, offset in due.items()},
                 resubscribe_timeout=None,
             ) as messages,
             asyncio.TaskGroup() as tasks,
@@ -92,7 +92,10 @@ class Marking(Program):
                     at = -1 if at is None else at
                     assert sure <= at <= self._read[partition], (sure, at, self._read[partition])
                     async with client.subscribe(
-                        STREAM, partition, StartAt.offset(at + 1), StopAt.latest()
+                        STREAM,
+                        partition=partition,
+                        start=StartAt.offset(at + 1),
+                        stop=StopAt.latest(),
                     ) as messages:
                         async for message in messages:
                             at += 1

@@ -51,8 +51,8 @@ class Booking(Program):
             new_client(self.world) as client,
             client.subscribe(
                 STREAM,
-                range(PARTITIONS),
-                {each: StartAt.offset(offset) for each, offset in starts.items()},
+                partition=range(PARTITIONS),
+                start={each: StartAt.offset(offset) for each, offset in starts.items()},
                 resubscribe_timeout=None,
             ) as messages,
         ):

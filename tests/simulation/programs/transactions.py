@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter, defaultdict
 from typing import ClassVar
 
-from liftbridge_aio import ALL_PARTITIONS, Client, Isolation, Message, StartAt
+from liftbridge_aio import Client, Isolation, Message, StartAt
 from liftbridge_aio.queue import Delivery, Queue, QueueOptions
 from liftbridge_aio.transactions import (
     CheckpointStream,
@@ -50,8 +50,7 @@ class Invoicing(Program):
         self.seen.clear()
         async with client.subscribe(
             self.target,
-            ALL_PARTITIONS,
-            StartAt.earliest(),
+            start=StartAt.earliest(),
             isolation=Isolation.READ_COMMITTED,
             resubscribe_timeout=None,
         ) as results:
@@ -65,8 +64,7 @@ class Invoicing(Program):
             client.producer("invoicer", store=CheckpointStream("checkpoints")) as producer,
             client.subscribe(
                 STREAM,
-                ALL_PARTITIONS,
-                StartAt.earliest(),
+                start=StartAt.earliest(),
                 positions=producer,
                 resubscribe_timeout=None,
             ) as orders,
@@ -105,7 +103,7 @@ class Invoicing(Program):
     async def _committed(self, client: Client, partition: int, start: int = 0) -> list[Message]:
         reading = client.read(
             self.target,
-            StartAt.offset(start),
+            start=StartAt.offset(start),
             partition=partition,
             isolation=Isolation.READ_COMMITTED,
         )

@@ -267,7 +267,7 @@ class Group:
 
     async def _watch(self, client: Client, partition: int) -> None:
         stored = client.subscribe(
-            CURSORS, partition, start=StartAt.earliest(), resubscribe_timeout=None
+            CURSORS, partition=partition, start=StartAt.earliest(), resubscribe_timeout=None
         )
         async with stored:
             async for message in stored:

@@ -100,7 +100,9 @@ class LogClient(Closing):
 
     async def _read(self, stream: str, partition: int, start: int | None) -> list[Message]:
         begin = StartAt.earliest() if start is None else StartAt.offset(start)
-        async with self._client.subscribe(stream, partition, begin, StopAt.latest()) as messages:
+        async with self._client.subscribe(
+            stream, partition=partition, start=begin, stop=StopAt.latest()
+        ) as messages:
             return [message async for message in messages]
 
 

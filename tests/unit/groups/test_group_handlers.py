@@ -57,7 +57,9 @@ async def test_a_handler_sees_the_partitions_that_it_is_told_of(client: Client) 
         assert group.positions.keys() == partitions
         seen.append((group.positions[FIRST], (await group.lag())[FIRST], dict(group.committed)))
 
-    async with client.group("g", ["s"], None, EARLIEST, on_assigned=look, on_revoked=look) as group:
+    async with client.group(
+        "g", ["s"], consumer_id=None, start=EARLIEST, on_assigned=look, on_revoked=look
+    ) as group:
         messages = await take(group, 2)
         await group.commit(messages[0])
     assert seen == [(None, 3, {}), (2, 1, {FIRST: 0})]
@@ -93,7 +95,7 @@ async def test_on_revoked_may_commit_what_it_is_told_to_give_up(client: Client, 
             await group.commit(messages[1])
 
     async with client.group(
-        "g", ["s"], "b", EARLIEST, commit_interval=None, on_revoked=on_revoked
+        "g", ["s"], consumer_id="b", start=EARLIEST, commit_interval=None, on_revoked=on_revoked
     ) as group:
         messages = await take(group, 3)
         await Group(wire, "g").join("a", "s")  # it is given the first partition
@@ -119,7 +121,9 @@ async def test_on_revoked_that_commits_stores_nothing_of_what_was_lost(
             await group.commit(messages[1])
         stored.append(await cursor(client, "g", "s"))
 
-    async with client.group("g", ["s"], None, EARLIEST, on_revoked=on_revoked) as group:
+    async with client.group(
+        "g", ["s"], consumer_id=None, start=EARLIEST, on_revoked=on_revoked
+    ) as group:
         messages = await take(group, 3)
         await Group(wire, "g").leave(group.consumer_id)
         assert places(await take(group, 3)) == [(0, 0), (0, 1), (0, 2)]
@@ -148,7 +152,7 @@ async def test_a_run_begins_with_all_partitions_at_once(client: Client) -> None:
 async def test_a_seek_to_new_messages_keeps_its_place_when_the_reading_breaks(
     client: Client, wire: Wire
 ) -> None:
-    async with client.group("g", ["s"], None, EARLIEST) as group:
+    async with client.group("g", ["s"], consumer_id=None, start=EARLIEST) as group:
         await holds(group, 2)
         await group.seek(*FIRST, StartAt.new_only())
         await eventually(it_is(lambda: group.positions[FIRST] == 3))
