@@ -101,8 +101,9 @@ class ClientOptions:
     """Seconds from writing a message to its ack; then `AckTimeout`."""
     publish_timeout: Duration = 30.0
     """Seconds that a publish may wait for room in the in-flight window and for a connection."""
-    resubscribe_timeout: Duration | None = 30.0
-    """Seconds for which a broken subscription is retried; None: for ever."""
+    resubscribe_timeout: Duration | None = None
+    """Seconds for which a broken subscription is retried; None: for ever, but 30 s if it has a
+    stop."""
     close_timeout: Duration = 5.0
     """Seconds that `aclose` waits for acks before it fails the remaining publishes."""
 

@@ -25,7 +25,7 @@ async def main() -> None:
     """Print messages until interrupted."""
     async with Client.from_env(options=ClientOptions(hook=Notes())) as client:
         await client.create_stream("orders", partitions=3, exist_ok=True)
-        orders = client.subscribe("orders", start=StartAt.earliest(), resubscribe_timeout=None)
+        orders = client.subscribe("orders", start=StartAt.earliest())
         async for order in orders:
             print(order.partition, order.offset, order.value.decode(), flush=True)
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _NEW_ONLY: Final = StartAt.new_only()
 _EARLIEST: Final = StartAt.earliest()
 _LATEST: Final = StopAt.latest()
+_BOUNDED_FOR: Final = 30.0
+"""Seconds for which a reading with an end is resumed after a break, if nobody has said."""
 
 
 class ClientReading(ClientBase):
@@ -143,7 +145,7 @@ class ClientReading(ClientBase):
                 several from an offset is refused.
             stop: where to end; None: never. An offset as for `start`.
             resubscribe_timeout: seconds to retry after a break, None: without limit; left out: the
-                client's value.
+                client's value or, if that is None and there is a stop, 30 seconds.
             resume: resume the partition whenever it is paused.
             from_isr_replica: read from any in-sync replica instead of the leader.
             reverse: read towards lower offsets; needs a server with API 2.0.0.
@@ -176,11 +178,7 @@ class ClientReading(ClientBase):
             partition=partition if isinstance(partition, int) else first,
             start=start[first] if isinstance(start, Mapping) else start,
             stop=stop,
-            resubscribe_timeout=(
-                self.options.resubscribe_timeout
-                if isinstance(resubscribe_timeout, Unset)
-                else resubscribe_timeout
-            ),
+            resubscribe_timeout=self._resumed_for(resubscribe_timeout, stop),
             resume=resume,
             from_isr_replica=from_isr_replica,
             reverse=reverse,
@@ -332,13 +330,14 @@ class ClientReading(ClientBase):
                 max_producers=INT64_MAX,
                 look_back=LOOK_BACK if look_back is None else look_back,
             )
+        stop = StopAt(StopPosition.OFFSET, end - 1)
         plan = ReadingPlan(
             stream=stream,
             partition=partition,
             start=StartAt.offset(start),
-            stop=StopAt(StopPosition.OFFSET, end - 1),
+            stop=stop,
             start_found=True,
-            resubscribe_timeout=self.options.resubscribe_timeout,
+            resubscribe_timeout=self._resumed_for(UNSET, stop),
             resume=resume,
             from_isr_replica=False,
             reverse=False,
@@ -434,6 +433,16 @@ class ClientReading(ClientBase):
         from liftbridge_aio._subscribe.log_start import readable_range  # noqa: PLC0415 - imports the network
 
         return (await readable_range(parts.network, stream, partition, limit)).start
+
+    def _resumed_for(
+        self, resubscribe_timeout: Duration | Unset | None, stop: StopAt | None
+    ) -> Duration | None:
+        """Return the seconds for which a reading is resumed after a break."""
+        if not isinstance(resubscribe_timeout, Unset):
+            return resubscribe_timeout
+        chosen = self.options.resubscribe_timeout
+        # A reading with an end is waited for, so it does not wait without one.
+        return _BOUNDED_FOR if chosen is None and stop is not None else chosen
 
     async def _read_one(self, stream: str, partition: int, offset: int) -> Message | None:
         """Return the message at an offset; None if there is none. Bounded by call_timeout."""

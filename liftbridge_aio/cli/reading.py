@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -104,13 +103,12 @@ def message_writer(
 def reading_client(connection: ConnectionFlags) -> Client:
     """Return a client that reads on through outages and reports them on stderr.
 
-    It waits for ever, unless `--timeout` or `LIFTBRIDGE_RESUBSCRIBE_TIMEOUT` limits it.
+    If the reading has no end, it waits for ever, unless `--timeout` or
+    `LIFTBRIDGE_RESUBSCRIBE_TIMEOUT` limits it.
 
     Raises:
         BadArgument: an address or the timeout is invalid.
     """
-    if connection.timeout is None and "LIFTBRIDGE_RESUBSCRIBE_TIMEOUT" not in os.environ:
-        return connection.client(hook=_Outages(), resubscribe_timeout=None)
     return connection.client(hook=_Outages())
 
 

@@ -59,8 +59,9 @@ async def subscribe(
     r"""Read one partition and write a line per message: offset, key, value.
 
     With --json a line is an object with every field; bytes that are not UTF-8 are in base64, in
-    fields whose names end in _base64. It waits through outages, for ever unless --timeout limits
-    it, and reports them on stderr. Ctrl-C ends it. `tail` reads all partitions at once.
+    fields whose names end in _base64. It waits through outages and reports them on stderr: 30
+    seconds with --stop, otherwise for ever; --timeout limits both. Ctrl-C ends it. `tail` reads all
+    partitions at once.
 
     For example:
 

@@ -108,8 +108,8 @@ async def tail(
     A line has time, partition, offset, key and value, separated by tabs. With --json it is an
     object with every field; bytes that are not UTF-8 are in base64, in fields whose names end in
     _base64. Messages of a partition are in order, those of different partitions are not. It waits
-    through outages, for ever unless --timeout limits it, and reports them on stderr. Ctrl-C ends
-    it.
+    through outages and reports them on stderr: 30 seconds if the reading has an end, otherwise for
+    ever; --timeout limits both. Ctrl-C ends it.
 
     For example:
 

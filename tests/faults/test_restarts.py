@@ -20,6 +20,7 @@ from liftbridge_aio import (
     PublishNotSent,
     PublishTimeout,
     StartAt,
+    StopAt,
     StreamDeleted,
     StreamExists,
     StreamNotFound,
@@ -133,7 +134,6 @@ async def tailing(proxy: FaultProxy, recorder: Recorder) -> AsyncIterator[Client
         hook=recorder,
         address_map=lambda _: proxy.address,
         not_found_timeout=0.5,
-        resubscribe_timeout=20.0,
     )
     async with Client(proxy.address, options=options) as client:
         yield client
@@ -248,14 +248,28 @@ async def test_a_server_that_stays_away(
                     group.create_task(work())
 
 
-async def test_none_tries_for_ever(
+async def test_a_reading_with_an_end_is_not_resumed_for_ever(
+    crashable: LoneServer, monkeypatch: pytest.MonkeyPatch, stream_name: str
+) -> None:
+    monkeypatch.setattr("liftbridge_aio._client.reading._BOUNDED_FOR", 0.5)
+    async with Client(crashable.address, options=ClientOptions(backoff=QUICK)) as client:
+        await client.create_stream(stream_name)
+        await client.publish(stream_name, b"only")
+        reading = client.read(stream_name, partition=0, stop=StopAt.offset(1))
+        async with reading, client.subscribe(stream_name, partition=0) as endless:
+            assert (await take(reading, 1))[0].value == b"only"
+            await crashable.crash()
+            with pytest.raises(SubscriptionLost):
+                await take(reading, 1)
+            assert endless.end_reason is None
+
+
+async def test_a_subscription_outlives_any_outage(
     proxy: FaultProxy, recorder: Recorder, tailing: Client, direct: Client, stream_name: str
 ) -> None:
-    """Without a bound the reading goes on whenever the server comes back."""
+    """The reading goes on whenever the server comes back."""
     await direct.create_stream(stream_name)
-    async with tailing.subscribe(
-        stream_name, partition=0, resubscribe_timeout=None
-    ) as subscription:
+    async with tailing.subscribe(stream_name, partition=0) as subscription:
         await down(proxy, recorder)
         await eventually(lambda: len(recorder.tries) >= 10)
         await direct.publish(stream_name, b"meanwhile")

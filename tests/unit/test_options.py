@@ -86,7 +86,7 @@ def test_the_defaults_are_those_that_are_promised() -> None:
     assert (options.connect_timeout, options.call_timeout, options.ack_timeout) == (5, 10, 5)
     assert (options.publish_timeout, options.resubscribe_timeout, options.close_timeout) == (
         30,
-        30,
+        None,
         5,
     )
     assert (options.max_in_flight, options.max_in_flight_bytes) == (16_384, 64 * 2**20)

@@ -169,7 +169,6 @@ class FollowedLog:
                 self.stream,
                 partition=self.partition,
                 start=StartAt.offset(self.next_offset),
-                resubscribe_timeout=None,
                 resume=view is None,
                 isolation=Isolation.UNCOMMITTED if view is None else view.isolation,
             )

@@ -15,6 +15,7 @@ from liftbridge_aio._client.client import Client
 from liftbridge_aio._runtime.bounded_gather import bounded_gather
 from liftbridge_aio.errors import SubscriptionLost
 from liftbridge_aio.model import ANY_STREAM, Message, StartAt, StopAt, StreamPartition
+from liftbridge_aio.options import UNSET
 from liftbridge_aio.spark.core.data_loss import LogState
 from liftbridge_aio.spark.core.selection import Assigned, Pattern, Selection, Streams
 
@@ -246,13 +247,12 @@ async def first_messages(
     found: list[Message] = []
     if start >= end:
         return found
-    limit = client.options.resubscribe_timeout if timeout is None else timeout
     subscription = client.subscribe(
         place.stream,
         partition=place.partition,
         start=StartAt.offset(start),
         stop=StopAt.offset(end - 1),
-        resubscribe_timeout=limit,
+        resubscribe_timeout=UNSET if timeout is None else timeout,
         resume=True,
         timeout=timeout,
     )
