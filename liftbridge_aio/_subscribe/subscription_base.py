@@ -8,7 +8,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from liftbridge_aio._core.arguments import INT64_MAX, about, check_flags, check_whole_number
 from liftbridge_aio._runtime.supervisor import wait_despite_cancellation
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .position_store import PositionStore
 
 T = TypeVar("T")
+
+BATCH_SIZE: Final = 1000
+"""Messages in a list of `batches`, at most, if nobody has said."""
 
 
 class TakeAs(Protocol):
@@ -110,36 +113,36 @@ class MessageSource(ABC):
 
     @overload
     def batches(
-        self, max: int = ..., wait: Duration = ..., *, raw: Literal[False] = False
+        self, max_size: int = ..., wait: Duration = ..., *, raw: Literal[False] = False
     ) -> Batches[Message]: ...
 
     @overload
     def batches(
-        self, max: int = ..., wait: Duration = ..., *, raw: Literal[True]
+        self, max_size: int = ..., wait: Duration = ..., *, raw: Literal[True]
     ) -> Batches[RawMessage]: ...
 
     @overload
     def batches(
-        self, max: int = ..., wait: Duration = ..., *, raw: bool
+        self, max_size: int = ..., wait: Duration = ..., *, raw: bool
     ) -> Batches[Message] | Batches[RawMessage]: ...
 
     def batches(
         self,
-        max: int = 1000,  # noqa: A002 - says it best where it is called
+        max_size: int = BATCH_SIZE,
         wait: Duration = 0.0,
         *,
         raw: bool = False,
     ) -> Batches[Message] | Batches[RawMessage]:
         """Read lists of messages, in order and never empty, instead of one by one.
 
-        A list is returned as soon as `max` messages are buffered, or `wait` seconds after its first
-        one was, or as soon as so many are buffered that the server might have to stop. If several
-        partitions are read, a list may hold messages of each, in the order of that partition. A
-        list is finished when the next one is requested. Iterating over messages and over batches
-        may take turns.
+        A list is returned as soon as `max_size` messages are buffered, or `wait` seconds after its
+        first one was, or as soon as so many are buffered that the server might have to stop. If
+        several partitions are read, a list may hold messages of each, in the order of that
+        partition. A list is finished when the next one is requested. Iterating over messages and
+        over batches may take turns.
 
         Args:
-            max: messages in a list, at most.
+            max_size: messages in a list, at most.
             wait: seconds to wait for more than one; 0 takes what is there.
             raw: gives each message as a `RawMessage`: only offset and timestamp are decoded, the
                 rest stays encoded. A hook's `delivered` is not called for these.
@@ -149,10 +152,10 @@ class MessageSource(ABC):
         """
         with about(*self._where):
             check_flags(raw=raw)
-        seconds = self._checked_wait(max, wait)
+        seconds = self._checked_wait(max_size, wait)
         if raw:
-            return Batches(self._take_raw, max, seconds)
-        return MessageBatches(self._take, self._take_as, max, seconds)
+            return Batches(self._take_raw, max_size, seconds)
+        return MessageBatches(self._take, self._take_as, max_size, seconds)
 
     def _checked_wait(self, most: int, wait: Duration) -> float:
         """Check the size of a batch and the wait for it; return the wait in seconds.
@@ -161,7 +164,7 @@ class MessageSource(ABC):
             InvalidRequest: one of them makes no sense.
         """
         with about(*self._where):
-            check_whole_number(most, "the size of a batch", 1, INT64_MAX)
+            check_whole_number(most, "max_size", 1, INT64_MAX)
             return timer_seconds(wait, "wait")
 
 

@@ -10,7 +10,7 @@ from liftbridge_aio.errors import UsageError
 from liftbridge_aio.model import Message
 from liftbridge_aio.options import Duration
 
-from .subscription_base import Batches, MessageBatches
+from .subscription_base import BATCH_SIZE, Batches, MessageBatches
 
 ItemT_co = TypeVar("ItemT_co", covariant=True)
 SourceT_co = TypeVar("SourceT_co", bound=AsyncIterable[Message], covariant=True)
@@ -99,7 +99,7 @@ class TypedReader(Generic[ItemT_co, SourceT_co]):
 
     def batches(
         self,
-        max: int = 1000,  # noqa: A002 - as where it is read from
+        max_size: int = BATCH_SIZE,
         wait: Duration = 0.0,
     ) -> Batches[ItemT_co]:
         """Read lists, in order and never empty, instead of one by one.
@@ -109,7 +109,7 @@ class TypedReader(Generic[ItemT_co, SourceT_co]):
         raised count as delivered.
 
         Args:
-            max: messages in a list, at most.
+            max_size: messages in a list, at most.
             wait: seconds to wait for more than one; 0 takes what is buffered.
 
         Raises:
@@ -117,7 +117,7 @@ class TypedReader(Generic[ItemT_co, SourceT_co]):
             UsageError: the source cannot be read in lists.
         """
         source: Any = self._source
-        lists = source.batches(max, wait) if hasattr(source, "batches") else None
+        lists = source.batches(max_size, wait) if hasattr(source, "batches") else None
         if not isinstance(lists, MessageBatches):
             raise UsageError(f"{source!r} cannot be read in lists")
         return lists.converted(self._converted)

@@ -17,6 +17,7 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio._runtime.stop_signal import stopped_by_signals
 from liftbridge_aio._runtime.supervisor import Child
+from liftbridge_aio._subscribe.subscription_base import BATCH_SIZE
 from liftbridge_aio.errors import (
     ClientClosed,
     InvalidRequest,
@@ -391,28 +392,28 @@ class Queue(Generic[DeliveryT]):
 
     def batches(
         self,
-        max: int = 100,  # noqa: A002 - says it best where it is called
+        max_size: int = BATCH_SIZE,
         wait: Duration = 0.0,
     ) -> DeliveryBatches[DeliveryT]:
         """Iterate over lists of deliveries, which can be answered together.
 
-            async for batch in queue.batches(max=100, wait=0.5):
+            async for batch in queue.batches(max_size=100, wait=0.5):
                 async with batch:
                     await store([delivery.value for delivery in batch])
 
-        A list is complete when it has `max` deliveries, `wait` seconds after its first one, or when
+        A list is complete when it has `max_size` deliveries, `wait` seconds after its first one, or when
         `max_in_flight` is reached. It is never empty. The `ack_wait` of each delivery begins when
         it enters the list.
 
         Args:
-            max: the maximum of deliveries in a list.
+            max_size: the maximum of deliveries in a list.
             wait: seconds to wait for more than one; 0: only deliveries that are ready.
 
         Raises:
             InvalidRequest: an argument is invalid.
         """
-        check_whole_number(max, "max", 1, INT64_MAX)
-        return DeliveryBatches(self, self._dispatcher, max, timer_seconds(wait, "wait"))
+        check_whole_number(max_size, "max_size", 1, INT64_MAX)
+        return DeliveryBatches(self, self._dispatcher, max_size, timer_seconds(wait, "wait"))
 
     def with_values(self, decode: Callable[[Message], T]) -> Queue[ValueDelivery[T]]:
         """Return this queue with decoded values; `TypedStream.queue` calls it before entering.

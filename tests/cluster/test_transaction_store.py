@@ -85,7 +85,7 @@ async def work(client: Client, name: str, gate: asyncio.Event) -> None:
             name, partition=0, start=EARLIEST, stop=StopAt.latest(), positions=producer
         ) as orders,
     ):
-        async for batch in orders.batches(max=2):
+        async for batch in orders.batches(max_size=2):
             async with producer.transaction(orders) as transaction:
                 for order in batch:
                     await transaction.publish(f"{name}-out", order.value)

@@ -198,7 +198,7 @@ async def test_batches(
 ) -> None:
     await write(client, stream, LOG)
     async with client.read(stream, partition=0, isolation=isolation) as reading:
-        lists = [each async for each in reading.batches(max=most)]
+        lists = [each async for each in reading.batches(max_size=most)]
     assert words(list(chain.from_iterable(lists))) == SHOWN
     assert max(map(len, lists)) <= most
 
@@ -520,7 +520,7 @@ async def test_checkpoints_of_random_logs(client: Client, stream: str, seed: int
     while not last:
         isolation = ReadCommitted(max_messages=chance.randrange(1, 9))
         async with client.read(stream, partition=0, start=start, isolation=isolation) as reading:
-            async for batch in reading.batches(max=chance.randrange(1, 20)):
+            async for batch in reading.batches(max_size=chance.randrange(1, 20)):
                 found += batch
                 break
             else:

@@ -105,7 +105,7 @@ async def test_lists_hold_messages_of_all_partitions(
         asyncio.timeout(BOUND),
         client.subscribe(numbers, start=EARLIEST, stop=LATEST) as subscription,
     ):
-        async for batch in subscription.batches(max=7, wait=0.1, raw=raw):
+        async for batch in subscription.batches(max_size=7, wait=0.1, raw=raw):
             assert 0 < len(batch) <= 7
             messages += [one.decode() if isinstance(one, RawMessage) else one for one in batch]
     assert offsets(messages) == EVERYTHING

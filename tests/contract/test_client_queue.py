@@ -1179,7 +1179,7 @@ async def test_deliveries_come_in_lists_that_are_answered_as_one(
 
     settings: dict[str, Any] = {"max_in_flight": 4, "retry": after(60)}
     async with queue_of(client, stream, **settings) as queue, asyncio.timeout(BOUND):
-        batches = queue.batches(max=3, wait=60)
+        batches = queue.batches(max_size=3, wait=60)
         first = await anext(batches)
         assert offsets(first) == [0, 1, 2]
         async with await anext(batches) as full:  # at once, as no more may be in flight
@@ -1187,7 +1187,7 @@ async def test_deliveries_come_in_lists_that_are_answered_as_one(
         async with first:
             await first[0].ack()
             raise ValueError("no")
-        assert offsets(await anext(queue.batches(max=2))) == [4, 5]
+        assert offsets(await anext(queue.batches(max_size=2))) == [4, 5]
         assert queue.statistics().acked == queue.statistics().nacked == 2
     async with queue_of(client, stream) as queue:
         again = await one_by_one(queue, 4)

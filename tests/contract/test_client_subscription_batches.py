@@ -50,7 +50,7 @@ async def test_batches_hold_every_message_once_and_in_order(
     client: Client, numbers: str, most: int
 ) -> None:
     subscription = client.subscribe(numbers, partition=0, start=EARLIEST, stop=LATEST)
-    batches = await all_of(subscription.batches(max=most))
+    batches = await all_of(subscription.batches(max_size=most))
     assert all(0 < len(batch) <= most for batch in batches)
     assert [message.value for batch in batches for message in batch] == NUMBERS
     assert subscription.end_reason is EndReason.STOP_REACHED
@@ -97,7 +97,7 @@ async def test_columns_end_with_the_error_that_ends_the_reading(
 
 async def test_raw_messages_are_placed_and_decode_to_the_same(client: Client, numbers: str) -> None:
     subscription = client.subscribe(numbers, start=EARLIEST, stop=LATEST)
-    batches = await all_of(subscription.batches(max=100, raw=True))
+    batches = await all_of(subscription.batches(max_size=100, raw=True))
     raw = [message for batch in batches for message in batch]
     assert all(type(message) is RawMessage for message in raw)
     decoded = [message.decode() for message in raw]
@@ -116,8 +116,8 @@ async def test_raw_messages_are_placed_and_decode_to_the_same(client: Client, nu
 async def test_the_ways_of_reading_may_take_turns(client: Client, numbers: str) -> None:
     async with client.subscribe(numbers, start=EARLIEST) as subscription:
         await all_here(subscription, COUNT)
-        decoded = subscription.batches(max=3)
-        raw = subscription.batches(max=5, raw=True)
+        decoded = subscription.batches(max_size=3)
+        raw = subscription.batches(max_size=5, raw=True)
         read: list[bytes] = []
         while len(read) < COUNT - 10:
             read += values(await take(subscription, 2))
@@ -147,14 +147,14 @@ async def test_a_batch_waits_for_more_and_no_longer_than_it_should(
     loop = asyncio.get_running_loop()
     async with client.subscribe(stream_name) as subscription:
         # As soon as so many are there …
-        waiting = asyncio.ensure_future(next_of(subscription.batches(max=3, wait=BOUND)))
+        waiting = asyncio.ensure_future(next_of(subscription.batches(max_size=3, wait=BOUND)))
         for number in range(3):
             await client.publish(stream_name, b"%d" % number)
         assert values(await waiting) == [b"0", b"1", b"2"]
         # … or so long after the first one.
         began = loop.time()
         await client.publish(stream_name, b"3")
-        assert values(await next_of(subscription.batches(max=3, wait=0.2))) == [b"3"]
+        assert values(await next_of(subscription.batches(max_size=3, wait=0.2))) == [b"3"]
         assert loop.time() - began >= 0.19
 
 
@@ -164,7 +164,7 @@ async def test_waiting_for_more_ends_with_the_subscription(
     await client.create_stream(stream_name)
     await client.publish_many(stream_name, NUMBERS[:3])
     subscription = client.subscribe(stream_name, start=EARLIEST, stop=StopAt.offset(4))
-    waiting = asyncio.ensure_future(all_of(subscription.batches(max=100, wait=BOUND)))
+    waiting = asyncio.ensure_future(all_of(subscription.batches(max_size=100, wait=BOUND)))
     await all_here(subscription, 3)
     await client.publish_many(stream_name, NUMBERS[3:5])
     [batch] = await waiting
@@ -179,7 +179,7 @@ async def test_waiting_for_more_does_not_wait_for_what_there_is_no_room_for(
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, [bytes(10_000)] * 100)
         subscription = client.subscribe(stream_name, start=EARLIEST, stop=LATEST)
-        batches = await all_of(subscription.batches(max=100, wait=BOUND))
+        batches = await all_of(subscription.batches(max_size=100, wait=BOUND))
         assert sum(map(len, batches)) == 100
         assert len(batches) > 1
 
@@ -225,7 +225,7 @@ async def test_an_error_comes_after_what_was_there_and_once(client: Client, numb
     async with client.subscribe(numbers, start=EARLIEST) as subscription:
         await all_here(subscription, COUNT)
         await client.delete_stream(numbers)
-        batches = subscription.batches(max=COUNT)
+        batches = subscription.batches(max_size=COUNT)
         read = values(await next_of(batches))
         while len(read) < COUNT:
             read += values(await next_of(batches))
@@ -239,7 +239,7 @@ async def test_an_error_comes_after_what_was_there_and_once(client: Client, numb
 async def test_a_loop_over_batches_left_by_break_ends_the_subscription(
     client: Client, numbers: str
 ) -> None:
-    async for batch in client.subscribe(numbers, start=EARLIEST).batches(max=2):
+    async for batch in client.subscribe(numbers, start=EARLIEST).batches(max_size=2):
         assert values(batch) == NUMBERS[: len(batch)]
         break
     await eventually(lambda: len(client.statistics().subscriptions) == 0)
@@ -251,7 +251,7 @@ async def test_a_hook_hears_of_each_message_of_a_batch(server: Server, stream_na
         await client.create_stream(stream_name)
         await client.publish_many(stream_name, NUMBERS)
         reading = client.subscribe(stream_name, start=EARLIEST, stop=LATEST)
-        await all_of(reading.batches(max=30))
+        await all_of(reading.batches(max_size=30))
     assert values(hook.messages) == NUMBERS
 
 

@@ -411,7 +411,7 @@ async def test_who_leaves_at_poison_in_a_list_passes_nothing_of_the_rest(
     read: list[int] = []
     async with asyncio.timeout(BOUND):
         async with source() as left:
-            batches = orders.read(left).batches(max=7, wait=BOUND)
+            batches = orders.read(left).batches(max_size=7, wait=BOUND)
             while len(read) < 10:
                 read += [decoded.value for decoded in await anext(batches)]
             with pytest.raises(UndecodableMessage):

@@ -30,7 +30,7 @@ async def invoice(client: Client) -> None:
             isolation=Isolation.READ_COMMITTED,
         ) as orders,
     ):
-        async for batch in orders.batches(max=_AT_A_TIME, wait=0.1):
+        async for batch in orders.batches(max_size=_AT_A_TIME, wait=0.1):
             async with producer.transaction(orders) as txn:
                 for order in batch:
                     await txn.publish(INVOICES, order.value, partition=order.partition)
@@ -44,7 +44,7 @@ async def invoice_plainly(client: Client, partition: int) -> None:
     orders = client.subscribe(
         ORDERS, partition=partition, start=start, isolation=Isolation.READ_COMMITTED
     )
-    async for batch in orders.batches(max=_AT_A_TIME, wait=0.1):
+    async for batch in orders.batches(max_size=_AT_A_TIME, wait=0.1):
         records = [Record(order.value, partition=partition) for order in batch]
         await client.publish_many(PLAIN_INVOICES, records)
         count += len(batch)

@@ -278,7 +278,7 @@ async def test_no_reading_takes_a_bool_for_a_number(read: str) -> None:
         )
         async with opened as reading:
             for call in (
-                lambda: reading.batches(max=True),
+                lambda: reading.batches(max_size=True),
                 lambda: reading.batches(wait=True),
                 lambda: reading.lag(timeout=True),
                 lambda: (

@@ -69,7 +69,7 @@ class Invoicing(Program):
                 resubscribe_timeout=None,
             ) as orders,
         ):
-            async for batch in orders.batches(max=100, wait=0.5):
+            async for batch in orders.batches(max_size=100, wait=0.5):
                 try:
                     async with producer.transaction(orders) as txn:
                         for order in batch:

@@ -116,7 +116,7 @@ async def all_steps(iterator: AsyncIterator[Any]) -> list[Any]:
 @pytest.mark.parametrize("most", range(1, 14))
 async def test_batches_hold_the_same_in_the_same_order(most: int) -> None:
     reading = TypedReader(Source(12), odd_and_no_multiple_of_five)
-    steps = await all_steps(reading.batches(max=most, wait=0.25))
+    steps = await all_steps(reading.batches(max_size=most, wait=0.25))
     lists = [step for step in steps if isinstance(step, list)]
     assert [item for items in lists for item in items] == [1, 3, 7, 9, 11]
     assert all(0 < len(items) <= most for items in lists)
@@ -127,16 +127,16 @@ async def test_batches_hold_the_same_in_the_same_order(most: int) -> None:
 async def test_single_steps_and_batches_take_turns() -> None:
     source = Source(14)
     reading = TypedReader(source, odd_and_no_multiple_of_five)
-    batches = reading.batches(max=12, wait=0.25)
+    batches = reading.batches(max_size=12, wait=0.25)
     assert await anext(batches) == [1, 3]
     with pytest.raises(ValueError, match="5"):
         await anext(reading)
     assert await anext(reading) == 7
-    assert await anext(reading.batches(max=2, wait=0.25)) == [9]
+    assert await anext(reading.batches(max_size=2, wait=0.25)) == [9]
     # What one reading has not handed out is there for the next one.
     other = TypedReader(source, odd_and_no_multiple_of_five)
     with pytest.raises(ValueError, match="10"):
-        await anext(other.batches(max=12, wait=0.25))
+        await anext(other.batches(max_size=12, wait=0.25))
     assert await anext(batches) == [11]
     assert await anext(reading) == 13
 
