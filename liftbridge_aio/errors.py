@@ -337,7 +337,7 @@ class PartitionReadonly(LiftbridgeError):
 class PartitionPaused(LiftbridgeError):
     """The partition is paused and cannot be read."""
 
-    hint = "publish to it, call resume_stream, or read with resume=True"
+    hint = "publish to it, call resume_stream, or read with unpause=True"
 
 
 class PublishError(LiftbridgeError):

@@ -536,15 +536,6 @@ class StreamPartition(NamedTuple):
         return f"{self.stream}/{self.partition}"
 
 
-class Isolation(enum.Enum):
-    """The messages of transactions that a reading shows."""
-
-    UNCOMMITTED = "uncommitted"
-    """Everything that is in the log."""
-    READ_COMMITTED = "read committed"
-    """Committed messages, each transaction at the place of its ack."""
-
-
 class EndReason(enum.Enum):
     """The reason of an orderly end of a subscription."""
 

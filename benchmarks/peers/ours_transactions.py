@@ -13,7 +13,7 @@ from typing import Final
 import liftbridge_aio.transactions  # noqa: F401 - not while the time is taken
 from benchmarks.peers import measuring
 from benchmarks.peers.measuring import WARM_UP, CallEnded, Outcome, Settings, Watch
-from liftbridge_aio import AckPolicy, Client, ClientOptions, Isolation, LiftbridgeError, StartAt
+from liftbridge_aio import AckPolicy, Client, ClientOptions, LiftbridgeError, StartAt
 
 TRANSACTION: Final = 1_000
 """Messages of a transaction."""
@@ -22,12 +22,12 @@ _MANY: Final = 16_384
 _Publish = Callable[[Client, Settings, int], Coroutine[None, None, None]]
 
 
-async def consume(client: Client, settings: Settings, isolation: Isolation) -> Outcome:
+async def consume(client: Client, settings: Settings, committed: bool) -> Outcome:
     """Read until as many messages have come as expected."""
     left, following, errors = settings.expected, 0, 0
     watch = Watch()
     async with client.subscribe(
-        settings.stream, partition=0, start=StartAt.earliest(), isolation=isolation
+        settings.stream, partition=0, start=StartAt.earliest(), committed=committed
     ) as messages:
         async for message in messages:
             if message.offset < following or not message.value:
@@ -41,12 +41,12 @@ async def consume(client: Client, settings: Settings, isolation: Isolation) -> O
     raise CallEnded
 
 
-async def consume_batches(client: Client, settings: Settings, isolation: Isolation) -> Outcome:
+async def consume_batches(client: Client, settings: Settings, committed: bool) -> Outcome:
     """Do the same by lists of messages."""
     left, following, errors = settings.expected, 0, 0
     watch = Watch()
     async with client.subscribe(
-        settings.stream, partition=0, start=StartAt.earliest(), isolation=isolation
+        settings.stream, partition=0, start=StartAt.earliest(), committed=committed
     ) as messages:
         async for batch in messages.batches():
             for message in batch:
@@ -115,10 +115,10 @@ def transactions(at_a_time: int) -> _Publish:
 
 
 _READING: Final = {
-    "plain": (consume, Isolation.UNCOMMITTED),
-    "committed": (consume, Isolation.READ_COMMITTED),
-    "plain-batches": (consume_batches, Isolation.UNCOMMITTED),
-    "committed-batches": (consume_batches, Isolation.READ_COMMITTED),
+    "plain": (consume, False),
+    "committed": (consume, True),
+    "plain-batches": (consume_batches, False),
+    "committed-batches": (consume_batches, True),
 }
 _PUBLISHING: Final[dict[str, _Publish]] = {
     "plain": plain,
@@ -131,9 +131,9 @@ WAYS: Final = tuple(dict.fromkeys((*_READING, *_PUBLISHING)))
 
 
 async def _read(way: str, settings: Settings) -> Outcome:
-    reading, isolation = _READING[way]
+    reading, committed = _READING[way]
     async with Client(*settings.servers) as client:
-        return await reading(client, settings, isolation)
+        return await reading(client, settings, committed)
 
 
 async def _publish(way: str, settings: Settings) -> Outcome:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from liftbridge_aio._core.arguments import about
 from liftbridge_aio._runtime.event_loop import forked
 from liftbridge_aio.errors import ClientClosed, UsageError
-from liftbridge_aio.model import Isolation
 from liftbridge_aio.options import ClientOptions, Duration, timer_seconds
 
 if TYPE_CHECKING:
@@ -53,16 +52,16 @@ class ClientBase:
         return timer_seconds(self.options.call_timeout if timeout is None else timeout, "timeout")
 
     def _visibility(
-        self, isolation: Isolation | ReadCommitted, stream: str | None
+        self, committed: bool | ReadCommitted, stream: str | None
     ) -> MakeVisibility | None:
         """Return what makes the visibility of each partition; None if all of it is shown.
 
         Raises:
-            WrongType: it is no isolation.
+            WrongType: it is neither a flag nor a ReadCommitted.
         """
-        if isolation is Isolation.UNCOMMITTED:
+        if committed is False:
             return None
         from liftbridge_aio.transactions.reading import make_visibility  # noqa: PLC0415 - not before use
 
         with about(stream):
-            return make_visibility(isolation)
+            return make_visibility(committed)

@@ -13,7 +13,7 @@ from liftbridge_aio._core.arguments import (
     names,
 )
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import Isolation, StartAt
+from liftbridge_aio.model import StartAt
 from liftbridge_aio.options import Duration, timer_seconds
 
 from .base import ClientBase
@@ -40,8 +40,8 @@ class ClientGroups(ClientBase):
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
         on_reset: OnReset = "error",
-        resume: bool = False,
-        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
+        unpause: bool = False,
+        committed: bool | ReadCommitted = False,
         timeout: Duration | None = None,
     ) -> ConsumerGroup:
         """Return a member of a consumer group: enter it, then iterate over it or `run` a handler.
@@ -64,10 +64,10 @@ class ClientGroups(ClientBase):
             on_reset: what to do if the stored position belongs to a former log, because the stream
                 was deleted and created again: "error" raises `StreamReset`; "start" logs a warning
                 and begins at `start`.
-            resume: resume partitions whenever they are paused, by a user or by `auto_pause_time`.
+            unpause: resume partitions whenever they are paused, by a user or by `auto_pause_time`.
                 Without it, a paused partition is not read until it is resumed or somebody publishes
                 to it; see `ConsumerGroup.blocked`.
-            isolation: as for `Client.subscribe`; READ_COMMITTED stores positions of acks.
+            committed: as for `Client.subscribe`; if True, stored positions are those of acks.
             timeout: seconds to join; None is the client's call_timeout.
 
         Raises:
@@ -83,7 +83,7 @@ class ClientGroups(ClientBase):
             if not consumer_id:
                 raise InvalidRequest("the id of a consumer must not be empty; None makes one up")
         check_type(start, (StartAt, type(None)), "a group starts at a StartAt or at None")
-        check_flags(resume=resume)
+        check_flags(unpause=unpause)
         for handler, name in ((on_assigned, "on_assigned"), (on_revoked, "on_revoked")):
             if handler is not None:
                 check_callable(handler, name)
@@ -107,8 +107,8 @@ class ClientGroups(ClientBase):
             on_assigned=on_assigned,
             on_revoked=on_revoked,
             on_reset=on_reset,
-            resume=resume,
-            make_visibility=self._visibility(isolation, None),
+            unpause=unpause,
+            make_visibility=self._visibility(committed, None),
             timeout=self._seconds(timeout),
             close_timeout=timer_seconds(self.options.close_timeout),
             interceptors=tuple(self.options.interceptors),

@@ -71,23 +71,23 @@ class ClientQueues(ClientReading):
                 stores_acks=group is not None or durable is not None,
                 is_ephemeral=ephemeral,
                 options=options,
-                make_visibility=self._visibility(options.isolation, stream),
+                make_visibility=self._visibility(options.committed, stream),
                 timeout=self._seconds(options.timeout),
                 close_timeout=timer_seconds(self.options.close_timeout),
                 interceptors=tuple(self.options.interceptors),
             )
             plan.check()
-        read_last = partial(self.last, resume=True)  # of the stream of acks
-        read_at = partial(self._message_at, resume=options.resume)
+        read_last = partial(self.last, unpause=True)  # of the stream of acks
+        read_at = partial(self._message_at, unpause=options.unpause)
         return Queue(plan, self._living, read_last, read_at)
 
     async def _message_at(
-        self, stream: str, partition: int, offset: int, *, resume: bool
+        self, stream: str, partition: int, offset: int, *, unpause: bool
     ) -> Message | None:
         """Return the message at an offset; None if the log does not have it any more."""
         at, end = StartAt.offset(offset), StopAt.offset(offset)
         async with self.read(
-            stream, partition=partition, start=at, stop=end, resume=resume
+            stream, partition=partition, start=at, stop=end, unpause=unpause
         ) as reading:
             async for message in reading:
                 return message if message.offset == offset else None

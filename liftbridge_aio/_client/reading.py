@@ -19,7 +19,6 @@ from liftbridge_aio._core.arguments import (
 from liftbridge_aio._subscribe.core.plan import MergedPlan, ReadingPlan, kind_of_partitions
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.model import (
-    Isolation,
     Message,
     StartAt,
     StopAt,
@@ -55,13 +54,13 @@ class ClientReading(ClientBase):
         start: StartAt = ...,
         stop: StopAt | None = ...,
         resubscribe_timeout: Duration | Unset | None = ...,
-        resume: bool = ...,
+        unpause: bool = ...,
         from_isr_replica: bool = ...,
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
         positions: transactions.Producer | None = ...,
-        isolation: Isolation | ReadCommitted = ...,
+        committed: bool | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
 
@@ -74,13 +73,13 @@ class ClientReading(ClientBase):
         start: StartAt | Mapping[int, StartAt] = ...,
         stop: StopAt | None = ...,
         resubscribe_timeout: Duration | Unset | None = ...,
-        resume: bool = ...,
+        unpause: bool = ...,
         from_isr_replica: bool = ...,
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
         positions: transactions.Producer | None = ...,
-        isolation: Isolation | ReadCommitted = ...,
+        committed: bool | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -93,13 +92,13 @@ class ClientReading(ClientBase):
         start: StartAt = ...,
         stop: StopAt | None = ...,
         resubscribe_timeout: Duration | Unset | None = ...,
-        resume: bool = ...,
+        unpause: bool = ...,
         from_isr_replica: bool = ...,
         reverse: bool = ...,
         cursor: str | None = ...,
         cursor_interval: Duration = ...,
         positions: transactions.Producer | None = ...,
-        isolation: Isolation | ReadCommitted = ...,
+        committed: bool | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
 
@@ -111,13 +110,13 @@ class ClientReading(ClientBase):
         start: StartAt | Mapping[int, StartAt] = _NEW_ONLY,
         stop: StopAt | None = None,
         resubscribe_timeout: Duration | Unset | None = UNSET,
-        resume: bool = False,
+        unpause: bool = False,
         from_isr_replica: bool = False,
         reverse: bool = False,
         cursor: str | None = None,
         cursor_interval: Duration = 5.0,
         positions: transactions.Producer | None = None,
-        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
+        committed: bool | ReadCommitted = False,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
         """Read one partition or several: return an async iterator over messages.
@@ -146,7 +145,7 @@ class ClientReading(ClientBase):
             stop: where to end; None: never. An offset as for `start`.
             resubscribe_timeout: seconds to retry after a break, None: without limit; left out: the
                 client's value or, if that is None and there is a stop, 30 seconds.
-            resume: resume the partition whenever it is paused.
+            unpause: resume the partition whenever it is paused.
             from_isr_replica: read from any in-sync replica instead of the leader.
             reverse: read towards lower offsets; needs a server with API 2.0.0.
             cursor: the id of a cursor that stores the position; requires `async with`.
@@ -154,7 +153,7 @@ class ClientReading(ClientBase):
             positions: a producer with a store, whose transactions commit how far was read, see
                 `Producer.transaction`. Reading goes on there; `start` applies only if nothing was
                 committed. Requires `async with`.
-            isolation: READ_COMMITTED shows what transactions committed, and each message of a
+            committed: True shows what transactions committed, and each message of a
                 producer once; `transactions.ReadCommitted` has more options. Positions, the stop
                 and the cursor then count the offsets of acks.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
@@ -179,12 +178,12 @@ class ClientReading(ClientBase):
             start=start[first] if isinstance(start, Mapping) else start,
             stop=stop,
             resubscribe_timeout=self._resumed_for(resubscribe_timeout, stop),
-            resume=resume,
+            unpause=unpause,
             from_isr_replica=from_isr_replica,
             reverse=reverse,
             timeout=self._seconds(timeout),
             now=time.time_ns(),
-            make_visibility=self._visibility(isolation, stream),
+            make_visibility=self._visibility(committed, stream),
         )
         with about(stream, partition):
             interval = _cursor_interval(cursor, cursor_interval, reverse=reverse)
@@ -208,8 +207,8 @@ class ClientReading(ClientBase):
         partition: int,
         start: StartAt = ...,
         stop: StopAt = ...,
-        resume: bool = ...,
-        isolation: Isolation | ReadCommitted = ...,
+        unpause: bool = ...,
+        committed: bool | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription: ...
 
@@ -221,8 +220,8 @@ class ClientReading(ClientBase):
         partition: Collection[int] | None = ...,
         start: StartAt | Mapping[int, StartAt] = ...,
         stop: StopAt = ...,
-        resume: bool = ...,
-        isolation: Isolation | ReadCommitted = ...,
+        unpause: bool = ...,
+        committed: bool | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> MergedSubscription: ...
 
@@ -234,8 +233,8 @@ class ClientReading(ClientBase):
         partition: int | Collection[int] | None,
         start: StartAt = ...,
         stop: StopAt = ...,
-        resume: bool = ...,
-        isolation: Isolation | ReadCommitted = ...,
+        unpause: bool = ...,
+        committed: bool | ReadCommitted = ...,
         timeout: Duration | None = ...,
     ) -> Subscription | MergedSubscription: ...
 
@@ -246,8 +245,8 @@ class ClientReading(ClientBase):
         partition: int | Collection[int] | None = None,
         start: StartAt | Mapping[int, StartAt] = _EARLIEST,
         stop: StopAt = _LATEST,
-        resume: bool = False,
-        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
+        unpause: bool = False,
+        committed: bool | ReadCommitted = False,
         timeout: Duration | None = None,
     ) -> Subscription | MergedSubscription:
         """Read stored messages, and end: by default all that are stored when it begins.
@@ -260,8 +259,8 @@ class ClientReading(ClientBase):
             partition: as for `subscribe`.
             start: where to begin, as for `subscribe`.
             stop: where to end; waits for an offset that does not exist yet.
-            resume: resume the partition if it is paused.
-            isolation: as for `subscribe`.
+            unpause: resume the partition if it is paused.
+            committed: as for `subscribe`.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
         Raises:
@@ -275,8 +274,8 @@ class ClientReading(ClientBase):
             partition=partition,
             start=start,
             stop=stop,
-            resume=resume,
-            isolation=isolation,
+            unpause=unpause,
+            committed=committed,
             timeout=timeout,
         )
         return reading
@@ -291,7 +290,7 @@ class ClientReading(ClientBase):
         look_back: int | None = None,
         on_truncated: OnTruncated = "error",
         on_malformed: OnMalformed = "error",
-        resume: bool = False,
+        unpause: bool = False,
         timeout: Duration | None = None,
     ) -> Subscription:
         """Read what a committed reading shows at the positions from `start` to before `end`.
@@ -311,7 +310,7 @@ class ClientReading(ClientBase):
                 repeated; None: as for `ReadCommitted`.
             on_truncated: as for `ReadCommitted`.
             on_malformed: as for `ReadCommitted`, for acks in the range.
-            resume: resume the partition whenever it is paused.
+            unpause: resume the partition whenever it is paused.
             timeout: seconds until the server has accepted; None is the client's call_timeout.
 
         Raises:
@@ -324,7 +323,7 @@ class ClientReading(ClientBase):
         with about(stream, partition):
             check_whole_number(start, "start", 0, INT64_MAX)
             check_whole_number(end, "end", start, INT64_MAX)
-            isolation = ReadCommitted(
+            committed = ReadCommitted(
                 on_truncated=on_truncated,
                 on_malformed=on_malformed,
                 max_producers=INT64_MAX,
@@ -338,12 +337,12 @@ class ClientReading(ClientBase):
             stop=stop,
             start_found=True,
             resubscribe_timeout=self._resumed_for(UNSET, stop),
-            resume=resume,
+            unpause=unpause,
             from_isr_replica=False,
             reverse=False,
             timeout=self._seconds(timeout),
             now=time.time_ns(),
-            make_visibility=self._visibility(isolation, stream),
+            make_visibility=self._visibility(committed, stream),
         )
         return parts.subscription(plan, timer_seconds(self.options.close_timeout), None)
 
@@ -353,8 +352,8 @@ class ClientReading(ClientBase):
         *,
         n: int,
         partition: int | None = None,
-        resume: bool = False,
-        isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED,
+        unpause: bool = False,
+        committed: bool | ReadCommitted = False,
         timeout: Duration | None = None,
     ) -> list[Message]:
         """Return the last messages of a partition, the oldest of them first.
@@ -366,8 +365,8 @@ class ClientReading(ClientBase):
             stream: the stream to read.
             n: how many messages, from 0 up.
             partition: which of its partitions; None is the only one of the stream.
-            resume: resume the partition if it is paused.
-            isolation: as for `subscribe`: READ_COMMITTED returns those that such a reading shows
+            unpause: resume the partition if it is paused.
+            committed: as for `subscribe`: True returns those that such a reading shows
                 last.
             timeout: seconds for everything; None is the client's call_timeout. If retention has
                 emptied the log, finding that out takes 1.5 of them.
@@ -376,7 +375,7 @@ class ClientReading(ClientBase):
             InvalidRequest: the stream has several partitions, and none is named.
             StreamNotFound: no such stream.
             PartitionNotFound: the stream has no such partition.
-            PartitionPaused: the partition is paused, and `resume` is False.
+            PartitionPaused: the partition is paused, and `unpause` is False.
             RequestTimeout: they could not be read in time.
             LiftbridgeError: the partition could not be read.
         """
@@ -387,7 +386,7 @@ class ClientReading(ClientBase):
             if partition is not None:
                 check_partition(partition)
             check_whole_number(n, "the number of messages", 0, INT64_MAX)
-            check_flags(resume=resume)
+            check_flags(unpause=unpause)
         from liftbridge_aio._subscribe.log_start import last_messages  # noqa: PLC0415 - imports the network
 
         def subscribe(partition: int, start: StartAt, stop: StopAt) -> Subscription:
@@ -396,14 +395,21 @@ class ClientReading(ClientBase):
                 partition=partition,
                 start=start,
                 stop=stop,
-                resume=resume,
-                isolation=isolation,
+                unpause=unpause,
+                committed=committed,
                 timeout=limit,
             )
 
-        filtered = self._visibility(isolation, stream) is not None
+        filtered = self._visibility(committed, stream) is not None
         return await last_messages(
-            parts.network, subscribe, stream, partition, n, limit, resume=resume, filtered=filtered
+            parts.network,
+            subscribe,
+            stream,
+            partition,
+            n,
+            limit,
+            unpause=unpause,
+            filtered=filtered,
         )
 
     async def oldest_offset(

@@ -23,7 +23,6 @@ from liftbridge_aio.model import (
     Ack,
     AckedOptions,
     AckPolicy,
-    Isolation,
     ManyOptions,
     Message,
     PublishOptions,
@@ -53,13 +52,13 @@ class SubscribeOptions(TypedDict, total=False):
     """Arguments of `Client.subscribe` that are passed on as they are."""
 
     resubscribe_timeout: Duration | Unset | None
-    resume: bool
+    unpause: bool
     from_isr_replica: bool
     reverse: bool
     cursor: str | None
     cursor_interval: Duration
     positions: transactions.Producer | None
-    isolation: Isolation | ReadCommitted
+    committed: bool | ReadCommitted
     timeout: Duration | None
 
 

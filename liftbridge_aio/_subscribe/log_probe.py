@@ -49,7 +49,7 @@ class LogProbe:
     any_replica: bool = False
     """True if the server need not be the leader."""
 
-    resume: bool = False
+    unpause: bool = False
     """True if a paused partition is resumed."""
 
     async def oldest_offset(self) -> int | None:
@@ -168,7 +168,7 @@ class LogProbe:
             stop_position=proto.StopPosition.STOP_OFFSET,
             stop_offset=_BEFORE_ALL,
             read_isr_replica=self.any_replica,
-            resume=self.resume,
+            resume=self.unpause,
         )
         connection = await self.network.pool.get(self.address, Purpose.SUBSCRIBE)
         try:

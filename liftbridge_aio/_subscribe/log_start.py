@@ -134,7 +134,7 @@ async def last_messages(
     count: int,
     timeout: float,
     *,
-    resume: bool,
+    unpause: bool,
     filtered: bool,
 ) -> list[Message]:
     """Read the last `count` messages below the high watermark, the oldest of them first.
@@ -149,7 +149,7 @@ async def last_messages(
         partition: which of its partitions; None is the only one of the stream.
         count: how many messages, at most.
         timeout: seconds for everything.
-        resume: True if subscriptions resume the partition where it is paused.
+        unpause: True if subscriptions resume the partition where it is paused.
         filtered: True if subscriptions do not show every message.
 
     Raises:
@@ -165,7 +165,7 @@ async def last_messages(
         if partition is None:
             partition = _only(info)
         state = await settled_state(network, stream, partition, timeout)
-        if state.paused and not resume:
+        if state.paused and not unpause:
             raise PartitionPaused("the partition is paused", stream=stream, partition=partition)
         found: list[Message] = []
         if state.high_watermark < 0:

@@ -59,7 +59,7 @@ class MergedSubscription(SubscriptionBase):
     An error of one partition is raised once, and names the partition; the others can be read on,
     and `seek` starts that one again. Entering raises the first one, and the block does not begin;
     to read the others if a partition may be paused, iterate without `async with`, or resume it
-    (`resume=True`). The iteration ends when all partitions have ended.
+    (`unpause=True`). The iteration ends when all partitions have ended.
 
     Make one with `Client.subscribe`.
     """

@@ -125,7 +125,7 @@ class Recovery:
             return EndReason.STOP_REACHED
         if end is StreamEnd.DELETED:
             raise StreamDeleted("the stream was deleted") from failure
-        if not plan.resume and self._is_paused(end):
+        if not plan.unpause and self._is_paused(end):
             raise PartitionPaused("the partition is paused") from failure
         if end in {StreamEnd.REFUSED, StreamEnd.FENCED}:
             raise error_from(SUBSCRIBE.name, failure) from failure

@@ -178,5 +178,5 @@ def _request(plan: ReadingPlan, first: int, last: int) -> proto.SubscribeRequest
         stop_position=proto.StopPosition.STOP_OFFSET,
         stop_offset=last,
         read_isr_replica=plan.from_isr_replica,
-        resume=plan.resume,
+        resume=plan.unpause,
     )

@@ -55,7 +55,7 @@ def broker_for(plan: ReadingPlan, network: Network) -> BrokerInfo:
 def log_probe(plan: ReadingPlan, network: Network, address: str) -> LogProbe:
     """Return a probe of the log that is read, at the server of this address."""
     return LogProbe(
-        network, address, plan.stream, plan.partition, plan.from_isr_replica, plan.resume
+        network, address, plan.stream, plan.partition, plan.from_isr_replica, plan.unpause
     )
 
 
@@ -107,7 +107,7 @@ def _fixed(start: StartAt, state: PartitionInfo | None) -> StartAt:
 
 async def _resolve_reverse(plan: ReadingPlan, network: Network) -> tuple[StartAt, ReversePosition]:
     state = await settled_state(network, plan.stream, plan.partition, plan.timeout)
-    if state.paused and not plan.resume:
+    if state.paused and not plan.unpause:
         raise PartitionPaused("the partition is paused")
     newest = state.high_watermark
     if newest < 0:
@@ -134,7 +134,7 @@ async def _by_time(plan: ReadingPlan, network: Network, start: StartAt) -> Start
 
     async def ask(probe: LogProbe) -> int:
         state = await network.metadata.partition(plan.stream, plan.partition, plan.timeout)
-        if state.paused and not plan.resume:
+        if state.paused and not plan.unpause:
             raise PartitionPaused("the partition is paused")
         return await offset_at(probe, start.value, state.newest_offset, plan.timeout)
 
@@ -195,7 +195,7 @@ def subscribe_request(
         ),
         stop_offset=stop or 0,
         read_isr_replica=plan.from_isr_replica,
-        resume=plan.resume,
+        resume=plan.unpause,
         reverse=plan.reverse,
         consumer=_consumer(plan.consumer),
     )

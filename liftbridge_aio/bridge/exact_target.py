@@ -101,7 +101,7 @@ class ExactLog:
                 []
                 if newest < 0
                 else await target.client.last(
-                    target.stream, n=count, partition=partition, resume=True
+                    target.stream, n=count, partition=partition, unpause=True
                 )
             )
             times = {
@@ -203,7 +203,7 @@ class ExactLog:
             partition=self._partition,
             start=StartAt.offset(self._next),
             stop=StopAt.offset(newest),
-            resume=True,
+            unpause=True,
         ) as messages:
             found = {_number(own) async for each in messages if (own := target.identity_of(each))}
         self._next = newest + 1

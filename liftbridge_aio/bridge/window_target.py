@@ -29,7 +29,7 @@ class WindowTarget(StreamTarget):
         for partition in range(self.partitions):
             await self.committed_end(partition)
             for message in await self.client.last(
-                self.stream, n=_WINDOW, partition=partition, resume=True
+                self.stream, n=_WINDOW, partition=partition, unpause=True
             ):
                 identity = self.identity_of(message)
                 if identity is not None:

@@ -46,7 +46,7 @@ async def read_cursor_names(client: Client) -> list[CursorName]:
             partition=partition,
             start=StartAt.earliest(),
             stop=StopAt.latest(),
-            resume=True,
+            unpause=True,
         ) as messages:
             async for message in messages:
                 try:

@@ -59,7 +59,7 @@ _HINTS: Final[dict[type[LiftbridgeError], str]] = {
     StreamExists: "give --exist-ok to accept that",
     StreamNotFound: "`streams list` shows the existing ones",
     PartitionReadonly: "`streams readonly` with --off makes it writable",
-    PartitionPaused: "publish to it, or use `streams resume`; `tail` also takes --resume",
+    PartitionPaused: "publish to it, or use `streams resume`; `tail` also takes --unpause",
     PublishOutcomeUnknown: (
         "check if it is stored before you send it again, or use --expected-offset on streams with "
         "optimistic concurrency control, which makes a repeat harmless"

@@ -171,7 +171,7 @@ async def _records(client: Client) -> list[tuple[int, AcksRecord]]:
         for partition in info.partitions
     ]
 
-    read_last = partial(client.last, resume=True)
+    read_last = partial(client.last, unpause=True)
 
     async def last(place: tuple[str, int]) -> AcksRecord | None:
         name, partition = place

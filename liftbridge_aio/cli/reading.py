@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.model import Isolation, Message
+from liftbridge_aio.model import Message
 from liftbridge_aio.telemetry import Hook, Lost, Resubscribed
 
 from .arguments import BadArgument
@@ -29,17 +29,17 @@ Format = Annotated[
     ),
 ]
 
-IsolationFlag = Annotated[
-    Literal["uncommitted", "committed"],
+CommittedFlag = Annotated[
+    bool,
     Parameter(
-        name="--isolation",
-        help="committed: only what transactions have committed, and each message of a producer "
-        "once; uncommitted: everything that is in the log.",
+        name="--committed",
+        negative="",
+        help="Only what transactions have committed, and each message of a producer once.",
     ),
 ]
 Acks = Annotated[
     bool,
-    Parameter(negative="", help="With --isolation committed: acks of transactions too."),
+    Parameter(negative="", help="With --committed: acks of transactions too."),
 ]
 
 OnMalformedFlag = Annotated[
@@ -52,18 +52,21 @@ OnMalformedFlag = Annotated[
 ]
 
 
-def isolation_of(
-    isolation: str, *, acks: bool, on_malformed: OnMalformed
-) -> Isolation | ReadCommitted:
-    """Return what `--isolation`, `--acks` and `--on-malformed` ask for.
+def committed_of(
+    committed: bool,
+    *,
+    acks: bool,
+    on_malformed: OnMalformed,
+) -> bool | ReadCommitted:
+    """Return what `--committed`, `--acks` and `--on-malformed` ask for.
 
     Raises:
         BadArgument: acks are asked for where all messages are shown.
     """
-    if isolation == "uncommitted":
+    if not committed:
         if acks:
-            raise BadArgument("--acks goes with --isolation committed; all else shows them anyway")
-        return Isolation.UNCOMMITTED
+            raise BadArgument("--acks goes with --committed; all else shows them anyway")
+        return False
     from liftbridge_aio.transactions.reading import ReadCommitted  # noqa: PLC0415 - help must not wait for it
 
     return ReadCommitted(acks=acks, on_malformed=on_malformed)

@@ -19,10 +19,10 @@ from .connection import (
 from .output import readable
 from .reading import (
     Acks,
+    CommittedFlag,
     Format,
-    IsolationFlag,
     OnMalformedFlag,
-    isolation_of,
+    committed_of,
     message_writer,
     reading_client,
 )
@@ -49,7 +49,7 @@ async def subscribe(
         OptionalInteger,
         Parameter(validator=validators.Number(gte=1), help="End after this many messages."),
     ] = None,
-    isolation: IsolationFlag = "uncommitted",
+    committed: CommittedFlag = False,
     acks: Acks = False,
     on_malformed: OnMalformedFlag = "error",
     template: Format = None,
@@ -68,18 +68,18 @@ async def subscribe(
         liftbridge-aio subscribe orders --partition 1
         liftbridge-aio subscribe orders --start earliest --stop latest
         liftbridge-aio subscribe orders --start -5m --count 10 --json
-        liftbridge-aio subscribe orders --start earliest --isolation committed
+        liftbridge-aio subscribe orders --start earliest --committed
         liftbridge-aio subscribe orders --start earliest --format '%o %v\n'
     """
     start_at = parse_start(start)
     stop_at = None if stop is None else parse_stop(stop)
-    shown = isolation_of(isolation, acks=acks, on_malformed=on_malformed)
+    shown = committed_of(committed, acks=acks, on_malformed=on_malformed)
     write = message_writer(template, as_json=as_json, line=_line)
     async with (
         while_output_is_read(),
         reading_client(connection) as client,
         client.subscribe(
-            stream, partition=partition, start=start_at, stop=stop_at, isolation=shown
+            stream, partition=partition, start=start_at, stop=stop_at, committed=shown
         ) as messages,
     ):
         left = count

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter, validators
 
 from liftbridge_aio._client.client import Client
-from liftbridge_aio.model import Isolation, Message, StartAt
+from liftbridge_aio.model import Message, StartAt
 from liftbridge_aio.options import timer_seconds
 
 from .arguments import BadArgument, LastMessages, Until, parse_from, parse_until
@@ -28,11 +28,11 @@ from .messages import Grep, GrepField, message_line
 from .partition_states import fetch_streams
 from .reading import (
     Acks,
+    CommittedFlag,
     Format,
-    IsolationFlag,
     MessageWriter,
     OnMalformedFlag,
-    isolation_of,
+    committed_of,
     message_writer,
     reading_client,
 )
@@ -95,8 +95,8 @@ async def tail(
         Parameter(negative="", help="Parts of messages to search; may be repeated."),
     ] = ("value",),
     headers: Annotated[bool, Parameter(negative="", help="Show headers too.")] = False,
-    resume: Annotated[bool, Parameter(negative="", help="Resume paused partitions.")] = False,
-    isolation: IsolationFlag = "uncommitted",
+    unpause: Annotated[bool, Parameter(negative="", help="Resume paused partitions.")] = False,
+    committed: CommittedFlag = False,
     acks: Acks = False,
     on_malformed: OnMalformedFlag = "error",
     template: Format = None,
@@ -124,7 +124,7 @@ async def tail(
     end = parse_until(until, follow=follow, now=datetime.now(UTC))
     wanted = None if grep is None else Grep.parse(grep, grep_in)
     partitions = tuple(dict.fromkeys(partition)) or None
-    shown = isolation_of(isolation, acks=acks, on_malformed=on_malformed)
+    shown = committed_of(committed, acks=acks, on_malformed=on_malformed)
     write = message_writer(template, as_json=as_json, line=partial(message_line, headers=headers))
 
     def is_wanted(message: Message) -> bool:
@@ -136,7 +136,7 @@ async def tail(
                 raise BadArgument(
                     "--group goes without --partition, --until, --no-follow and last:n"
                 )
-            member = client.group(group, [stream], start=start, resume=resume, isolation=shown)
+            member = client.group(group, [stream], start=start, unpause=unpause, committed=shown)
             await _read_as_member(member, is_wanted, write, count)
             return
         if partitions is None:
@@ -144,7 +144,7 @@ async def tail(
             partitions = tuple(sorted(info.partitions))
         starts: StartAt | Mapping[int, StartAt]
         if isinstance(start, LastMessages):
-            starts = await _starts(client, stream, partitions, start.count, shown, resume=resume)
+            starts = await _starts(client, stream, partitions, start.count, shown, unpause=unpause)
         else:
             starts = start
         left = count
@@ -154,8 +154,8 @@ async def tail(
                 partition=partitions,
                 start=starts,
                 stop=end.stop,
-                resume=resume,
-                isolation=shown,
+                unpause=unpause,
+                committed=shown,
             ) as messages,
             _ended_at(
                 end.moment
@@ -194,9 +194,9 @@ async def _starts(
     stream: str,
     partitions: tuple[int, ...],
     count: int,
-    isolation: Isolation | ReadCommitted,
+    committed: bool | ReadCommitted,
     *,
-    resume: bool,
+    unpause: bool,
 ) -> Mapping[int, StartAt]:
     """Return where the last messages of each partition begin."""
     turn = asyncio.Semaphore(_AT_ONCE)
@@ -208,18 +208,18 @@ async def _starts(
                 stream,
                 n=count,
                 partition=partition,
-                resume=resume,
-                isolation=isolation,
+                unpause=unpause,
+                committed=committed,
                 timeout=limit,
             )
             if not last:
                 return StartAt.earliest()
             at = StartAt.offset(last[0].offset)
-            if isolation is Isolation.UNCOMMITTED:
+            if committed is False:
                 return at
             # It may be one of the last of a transaction, which is shown behind its offset.
             async with client.read(
-                stream, start=at, partition=partition, resume=resume, isolation=isolation
+                stream, start=at, partition=partition, unpause=unpause, committed=committed
             ) as reading:
                 before = reading.checkpoint()
                 async for message in reading:

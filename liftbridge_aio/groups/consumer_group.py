@@ -134,9 +134,9 @@ class ConsumerGroup(MessageSource):
     def blocked(self) -> Mapping[StreamPartition, LiftbridgeError]:
         """The partitions of this member that currently cannot be read, with the error.
 
-        A `PartitionPaused` stays until the partition is resumed or published to; with `resume=True`
-        this member resumes it. A `StreamReset` stays until `seek`. Other errors are retried, and
-        are listed once they have lasted for two seconds.
+        A `PartitionPaused` stays until the partition is resumed or published to; with
+        `unpause=True` this member resumes it. A `StreamReset` stays until `seek`. Other errors are
+        retried, and are listed once they have lasted for two seconds.
         """
         return MappingProxyType(self._work.rebalancer.blocked)
 

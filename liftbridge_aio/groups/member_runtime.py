@@ -396,7 +396,7 @@ class MemberRuntime:
             start=start,
             stop=None,
             resubscribe_timeout=None,  # the group decides when to give up
-            resume=self.plan.resume or place.stream in self.plan.resumed,
+            unpause=self.plan.unpause or place.stream in self.plan.resumed,
             from_isr_replica=False,
             reverse=False,
             timeout=self.plan.timeout,

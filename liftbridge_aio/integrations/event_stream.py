@@ -82,7 +82,7 @@ class Subscribing(TypedDict, total=False):
     """The arguments passed to `Client.subscribe`."""
 
     resubscribe_timeout: Duration | None
-    resume: bool
+    unpause: bool
     from_isr_replica: bool
     timeout: Duration | None
 

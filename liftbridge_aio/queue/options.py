@@ -17,7 +17,7 @@ from liftbridge_aio._core.arguments import (
 )
 from liftbridge_aio.errors import InvalidRequest
 from liftbridge_aio.groups.core.group_plan import OnReset, check_on_reset
-from liftbridge_aio.model import Isolation, StartAt
+from liftbridge_aio.model import StartAt
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.transactions.reading import ReadCommitted
 
@@ -49,10 +49,10 @@ class QueueOptions:
     on_reset: OnReset = "error"
     """The reaction if the stream was recreated since the acks were stored: "error" raises
     `StreamReset`; "start" logs a warning and begins at `start`."""
-    isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED
-    """As for `Client.subscribe`. With READ_COMMITTED, the messages of a transaction are delivered
+    committed: bool | ReadCommitted = False
+    """As for `Client.subscribe`. If True, the messages of a transaction are delivered
     at the position of the ack that commits it."""
-    resume: bool = False
+    unpause: bool = False
     """Resume paused partitions, at the beginning and whenever they are paused later. False: they
     are in `Queue.blocked` until somebody publishes to them."""
     sample: float = 1.0
@@ -106,9 +106,9 @@ class QueueOptions:
         """
         check_type(self.start, StartAt, "a queue starts at a StartAt")
         check_on_reset(self.on_reset)
-        kinds = Isolation, ReadCommitted
-        check_type(self.isolation, kinds, "isolation must be an Isolation or a ReadCommitted")
-        check_flags(resume=self.resume)
+        text = "committed must be True or False, or a ReadCommitted"
+        check_type(self.committed, (bool, ReadCommitted), text)
+        check_flags(unpause=self.unpause)
         check_number(self.sample, "sample")
         if not 0 < self.sample <= 1:
             raise InvalidRequest("sample must be more than 0 and at most 1")

@@ -142,7 +142,7 @@ class Queue(Generic[DeliveryT]):
             on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_taken=self._taken,
-            resume=plan.options.resume,
+            unpause=plan.options.unpause,
             resumed=frozenset(self._tiers.streams.values() if self._tiers else ()),
             make_visibility=plan.make_visibility,
             timeout=plan.timeout,
@@ -171,7 +171,7 @@ class Queue(Generic[DeliveryT]):
         """The partitions of this member that currently cannot be read, with their errors.
 
         A partition with `PartitionPaused` stays blocked until it is resumed or published to; with
-        the option `resume` this member resumes it. Other errors are retried, and listed here after
+        the option `unpause` this member resumes it. Other errors are retried, and listed here after
         two seconds.
         """
         return self._member.blocked
@@ -401,9 +401,9 @@ class Queue(Generic[DeliveryT]):
                 async with batch:
                     await store([delivery.value for delivery in batch])
 
-        A list is complete when it has `max_size` deliveries, `wait` seconds after its first one, or when
-        `max_in_flight` is reached. It is never empty. The `ack_wait` of each delivery begins when
-        it enters the list.
+        A list is complete when it has `max_size` deliveries, `wait` seconds after its first one, or
+        when `max_in_flight` is reached. It is never empty. The `ack_wait` of each delivery begins
+        when it enters the list.
 
         Args:
             max_size: the maximum of deliveries in a list.

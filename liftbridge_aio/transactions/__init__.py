@@ -1,6 +1,6 @@
 """Exactly once: messages that are delivered once, and transactions that are visible whole.
 
-    async for order in client.read("orders", isolation=Isolation.READ_COMMITTED):
+    async for order in client.read("orders", committed=True):
         print(order.value)
 
     async with client.producer().transaction() as transaction:

@@ -78,7 +78,7 @@ class LogClient(Protocol):
         """See `Client.oldest_offset`."""
 
     def subscribe(
-        self, stream: str, *, partition: int, start: StartAt, stop: StopAt | None, resume: bool
+        self, stream: str, *, partition: int, start: StartAt, stop: StopAt | None, unpause: bool
     ) -> AbstractAsyncContextManager[AsyncIterable[Message]]:
         """See `Client.subscribe`."""
 
@@ -220,7 +220,9 @@ class ClaimedLog:
         self, start: StartAt, last: int
     ) -> AbstractAsyncContextManager[AsyncIterable[Message]]:
         stop = StopAt.offset(last)
-        return self._client.subscribe(self.stream, partition=0, start=start, stop=stop, resume=True)
+        return self._client.subscribe(
+            self.stream, partition=0, start=start, stop=stop, unpause=True
+        )
 
     async def last(self) -> LogRecord | None:
         """Return the last record that was written before the claim; None if there is none.

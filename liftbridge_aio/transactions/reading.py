@@ -12,7 +12,7 @@ from liftbridge_aio._core.arguments import INT64_MAX, check_flags, check_type, c
 from liftbridge_aio._subscribe.core.visibility import MakeVisibility
 from liftbridge_aio._subscribe.core.visibility import Shown as ShownAtPositions
 from liftbridge_aio.errors import InvalidRequest
-from liftbridge_aio.model import UUID_HEADER, Isolation, Message
+from liftbridge_aio.model import UUID_HEADER, Message
 from liftbridge_aio.wire.codec import decode_message
 from liftbridge_aio.wire.columns import ACK_MARK, Mark
 from liftbridge_aio.wire.raw_message import RawMessage
@@ -33,7 +33,7 @@ LOOK_BACK: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCommitted:
-    """Reads what is committed, as `Isolation.READ_COMMITTED`, with other bounds than the usual.
+    """Reads what is committed, as `committed=True`, with other bounds than the usual.
 
     Raises:
         InvalidRequest: a bound makes no sense.
@@ -86,17 +86,17 @@ def check_on_malformed(on_malformed: OnMalformed) -> None:
 _USUAL = ReadCommitted()
 
 
-def make_visibility(isolation: Isolation | ReadCommitted) -> MakeVisibility | None:
+def make_visibility(committed: bool | ReadCommitted) -> MakeVisibility | None:
     """Return what makes the visibility of a partition; None if all of it is shown.
 
     Raises:
-        WrongType: it is no isolation.
+        WrongType: it is neither a flag nor a ReadCommitted.
     """
-    text = "isolation is Isolation.UNCOMMITTED, Isolation.READ_COMMITTED or a ReadCommitted"
-    check_type(isolation, (Isolation, ReadCommitted), text)
-    if isolation is Isolation.UNCOMMITTED:
+    text = "committed must be True or False, or a ReadCommitted"
+    check_type(committed, (bool, ReadCommitted), text)
+    if committed is False:
         return None
-    options = isolation if isinstance(isolation, ReadCommitted) else _USUAL
+    options = committed if isinstance(committed, ReadCommitted) else _USUAL
     return lambda: CommittedVisibility(options)
 
 

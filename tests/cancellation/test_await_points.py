@@ -22,7 +22,6 @@ from liftbridge_aio import (
     Client,
     ClientOptions,
     ConsumerGroup,
-    Isolation,
     MergedSubscription,
     Message,
     PublishOutcomeUnknown,
@@ -284,9 +283,9 @@ async def commit_with_a_store(scene: Scene) -> None:
 
 
 async def read_what_is_committed(scene: Scene) -> None:
-    async for _ in scene.client.read("t", partition=0, isolation=Isolation.READ_COMMITTED):
+    async for _ in scene.client.read("t", partition=0, committed=True):
         pass
-    await scene.client.last("t", n=3, isolation=Isolation.READ_COMMITTED)
+    await scene.client.last("t", n=3, committed=True)
 
 
 async def manage_streams(scene: Scene) -> None:

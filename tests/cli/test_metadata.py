@@ -87,7 +87,7 @@ def test_the_end_of_a_paused_partition_is_asked_of_its_leader(
     run("publish", "s", "1", "2", "3", "--create", servers=cluster.addresses[0])
     for address in cluster.addresses:  # of which one leads it
         run("streams", "pause", "s", servers=address)
-        tail = ("tail", "s", "--from", "last:1", "--no-follow", "--resume", "--json")
+        tail = ("tail", "s", "--from", "last:1", "--no-follow", "--unpause", "--json")
         assert [one["value"] for one in run(*tail, servers=address).objects] == ["3"]
 
 

@@ -270,9 +270,9 @@ def test_a_paused_partition_is_read_if_it_may_be_resumed(run_on_each: Run, three
     run_on_each("streams", "pause", three, "--partition", "1")
     failed = run_on_each("tail", three, "--no-follow", "--json", code=1)
     assert "partition=1" in failed.err
-    assert failed.err.endswith("`tail` also takes --resume\n")
+    assert failed.err.endswith("`tail` also takes --unpause\n")
     assert len(failed.err.splitlines()) == 1
-    read = values(run_on_each, three, "--from", "last:1", "--no-follow", "--resume")
+    read = values(run_on_each, three, "--from", "last:1", "--no-follow", "--unpause")
     assert read == {0: ["a2"], 1: ["b1"]}
 
 

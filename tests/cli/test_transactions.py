@@ -1,4 +1,4 @@
-"""`transactions` and `--isolation`: what is shown, what is open, and how it is rolled back."""
+"""`transactions` and `--committed`: what is shown, what is open, and how it is rolled back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def values(run: Run, *words: str) -> list[str]:
 
 
 def test_a_committed_tail_shows_what_is_committed(run_on_each: Run, logs: str) -> None:
-    tail = ("tail", logs, "--partition", "0", "--isolation", "committed", "--no-follow")
+    tail = ("tail", logs, "--partition", "0", "--committed", "--no-follow")
     assert values(run_on_each, *tail) == SHOWN
     assert values(run_on_each, *tail, "--from", "last:2") == SHOWN[-2:]
     with_acks = run_on_each(*tail, "--acks", "--json").objects
@@ -56,7 +56,7 @@ def test_a_committed_tail_shows_what_is_committed(run_on_each: Run, logs: str) -
 
 @ON_EMBEDDED
 def test_a_committed_tail_begins_within_a_transaction(run_on_each: Run, logs: str) -> None:
-    tail = ("tail", logs, "--partition", "0", "--isolation", "committed", "--no-follow")
+    tail = ("tail", logs, "--partition", "0", "--committed", "--no-follow")
     for count in range(1, 7):
         assert values(run_on_each, *tail, "--from", f"last:{count}") == SHOWN[-count:]
 
@@ -64,8 +64,8 @@ def test_a_committed_tail_begins_within_a_transaction(run_on_each: Run, logs: st
 @ON_EMBEDDED
 def test_a_committed_subscribe_and_a_group(run_on_each: Run, logs: str) -> None:
     read = ("subscribe", logs, "--start", "earliest", "--stop", "latest")
-    assert values(run_on_each, *read, "--isolation", "committed") == SHOWN
-    group = ("tail", logs, "--group", logs, "--from", "earliest", "--isolation", "committed")
+    assert values(run_on_each, *read, "--committed") == SHOWN
+    group = ("tail", logs, "--group", logs, "--from", "earliest", "--committed")
     assert sorted(values(run_on_each, *group, "--count", "7")) == sorted(["-", *SHOWN])
 
 
@@ -76,7 +76,7 @@ def test_a_malformed_ack_ends_a_reading_unless_it_is_skipped(
     garbage = Record(b"", headers={ACK_HEADER: b"garbage"}, partition=1)
     prepare(lambda client: publish_records(client, logs, [garbage]))
     commands = {
-        "tail": ("--isolation", "committed", "--no-follow"),
+        "tail": ("--committed", "--no-follow"),
         "transactions list": (),
         f"transactions show {logs} {A}": (),
     }
@@ -93,7 +93,6 @@ def test_a_malformed_ack_ends_a_reading_unless_it_is_skipped(
 @ON_EMBEDDED
 def test_acks_are_asked_for_with_committed_only(run_on_each: Run, logs: str) -> None:
     assert "--acks goes with" in run_on_each("tail", logs, "--acks", code=2).err
-    assert "committed" in run_on_each("tail", logs, "--isolation", "read", code=2).err
 
 
 def test_open_transactions_are_listed(run_on_each: Run, logs: str) -> None:
@@ -133,7 +132,7 @@ def test_an_open_transaction_is_rolled_back_for_good(
             await publish_records(client, logs, [replace(record, partition=1)])
 
     prepare(second_half)
-    tail = ("tail", logs, "--partition", "1", "--isolation", "committed", "--no-follow")
+    tail = ("tail", logs, "--partition", "1", "--committed", "--no-follow")
     assert values(run_on_each, *tail) == ["-"]
 
 
@@ -175,4 +174,4 @@ def test_a_producer_with_a_store_is_fenced_off_first(
     assert "fenced off" in run_on_each(*words, "--store", "fenced", "--force").err
     assert run_on_each("transactions", "list", stream, "--json").json == []
     elsewhere.call(commit, client, transaction)
-    assert values(run_on_each, "tail", stream, "--isolation", "committed", "--no-follow") == []
+    assert values(run_on_each, "tail", stream, "--committed", "--no-follow") == []

@@ -85,17 +85,19 @@ async def test_a_bounded_reading_that_resumes_it_is_whole(
     client: Client, stream_name: str, partition: int | None
 ) -> None:
     async with asyncio.timeout(BOUND):
-        reading = client.read(stream_name, partition=partition, resume=True)
+        reading = client.read(stream_name, partition=partition, unpause=True)
         assert [message.offset async for message in reading] == list(range(STORED))
         await pause(client, stream_name)
-        reading = client.read(stream_name, start=StartAt.latest(), partition=partition, resume=True)
+        reading = client.read(
+            stream_name, start=StartAt.latest(), partition=partition, unpause=True
+        )
         assert [message.offset async for message in reading] == [NEWEST]
 
 
 async def test_new_messages_only_are_those_behind_its_end(client: Client, stream_name: str) -> None:
     async with (
         asyncio.timeout(BOUND),
-        client.subscribe(stream_name, resume=True, cursor="reader") as messages,
+        client.subscribe(stream_name, unpause=True, cursor="reader") as messages,
     ):
         assert await client.fetch_cursor("reader", stream_name, 0) == NEWEST
         await client.publish(stream_name, b"new")
@@ -128,7 +130,7 @@ async def test_a_browser_that_comes_back_goes_on(client: Client, stream_name: st
         return write
 
     async with asyncio.timeout(BOUND):
-        events = EventStream(stream_name, "2", resume=True)
+        events = EventStream(stream_name, "2", unpause=True)
         await events.serve(Service(client), begin, whole.wait)
     text = b"".join(written).decode()
     assert [line for line in text.splitlines() if line.startswith("data")] == ["data: 3", "data: 4"]

@@ -11,7 +11,6 @@ from liftbridge_aio import (
     AckPolicy,
     Client,
     ClientOptions,
-    Isolation,
     LiftbridgeError,
     StopAt,
     StreamOptions,
@@ -73,7 +72,7 @@ async def test_the_leader_of_a_store_fails(cluster: Cluster) -> None:
                     await in_sync(client)
         async with client.producer("p", store=STORE) as producer:
             await commit(producer, b"9")
-        found = await rest(client.read("out", isolation=Isolation.READ_COMMITTED))
+        found = await rest(client.read("out", committed=True))
     assert [message.value for message in found] == [b"%d" % number for number in range(10)]
 
 
@@ -112,7 +111,7 @@ async def test_one_that_hung_is_fenced_though_the_leader_fails(
             )
         await client.publish_many(stream_name, values, ack_policy=AckPolicy.ALL)
         zombie = asyncio.create_task(work(client, stream_name, gate))
-        async for _ in other.subscribe(out, start=EARLIEST, isolation=Isolation.READ_COMMITTED):
+        async for _ in other.subscribe(out, start=EARLIEST, committed=True):
             break
         leader = (await other.fetch_metadata([out])).streams[out].partitions[0].leader
         assert leader
@@ -126,7 +125,7 @@ async def test_one_that_hung_is_fenced_though_the_leader_fails(
         gate.set()
         with pytest.raises(TransactionError):
             await zombie
-        found = await rest(other.read(out, isolation=Isolation.READ_COMMITTED))
+        found = await rest(other.read(out, committed=True))
     assert [message.value for message in found] == values
 
 

@@ -11,7 +11,6 @@ import pytest
 from liftbridge_aio import (
     Client,
     InvalidRequest,
-    Isolation,
     Message,
     StreamOptions,
 )
@@ -320,8 +319,7 @@ async def test_committed_readers_see_the_same_in_both_clusters(
             await transaction.publish(stream_name, b"%d" % n, partition=n % 2)
     await copy(server.address, there, stream_name)
     committed: list[list[Message]] = [
-        [each async for each in client.read(stream_name, isolation=Isolation.READ_COMMITTED)]
-        for client in (here, far)
+        [each async for each in client.read(stream_name, committed=True)] for client in (here, far)
     ]
     ours, theirs = ([(each.partition, each.value) for each in found] for found in committed)
     assert sorted(ours) == [(0, b"0"), (0, b"2"), (1, b"1"), (1, b"3")]

@@ -7,7 +7,6 @@ import pytest
 from liftbridge_aio import (
     Client,
     InvalidRequest,
-    Isolation,
     Message,
     PartitionReadonly,
     StartAt,
@@ -28,8 +27,8 @@ from support.marks import ON_ONE_PATH
 
 pytestmark = ON_ONE_PATH
 
-COMMITTED = Isolation.READ_COMMITTED
-UNCOMMITTED = Isolation.UNCOMMITTED
+COMMITTED = True
+UNCOMMITTED = False
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def store(stream_name: str) -> CheckpointStream:
 
 
 async def committed(client: Client, stream: str) -> list[bytes]:
-    reading = client.read(stream, isolation=COMMITTED)
+    reading = client.read(stream, committed=COMMITTED)
     return [message.value async for message in reading]
 
 
@@ -166,7 +165,7 @@ async def test_positions_are_committed_with_a_transaction(
         async with (
             client.producer("p", store=store) as producer,
             client.subscribe(
-                orders, start=EARLIEST, positions=producer, isolation=COMMITTED
+                orders, start=EARLIEST, positions=producer, committed=COMMITTED
             ) as reading,
         ):
             for _ in range(5):
@@ -177,9 +176,9 @@ async def test_positions_are_committed_with_a_transaction(
     assert len(set(await committed(client, stream))) == 20
 
 
-@pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])
+@pytest.mark.parametrize("whole", [COMMITTED, UNCOMMITTED])
 async def test_reading_goes_on_in_the_middle_of_a_transaction(
-    client: Client, stream: str, orders: str, store: CheckpointStream, isolation: Isolation
+    client: Client, stream: str, orders: str, store: CheckpointStream, whole: bool
 ) -> None:
     """The messages of a transaction share a position: how many were read is stored too."""
     await fill(client, orders, 12, size=6)
@@ -188,7 +187,7 @@ async def test_reading_goes_on_in_the_middle_of_a_transaction(
         async with (
             client.producer("p", store=store) as producer,
             client.subscribe(
-                orders, partition=0, start=EARLIEST, positions=producer, isolation=isolation
+                orders, partition=0, start=EARLIEST, positions=producer, committed=whole
             ) as one,
         ):
             async with producer.transaction(one) as transaction:
@@ -204,7 +203,7 @@ async def test_a_transaction_without_its_subscription_warns(
     await fill(client, orders, 2)
     async with client.producer("p", store=store) as producer:
         reading = client.subscribe(
-            orders, partition=0, start=EARLIEST, isolation=COMMITTED, positions=producer
+            orders, partition=0, start=EARLIEST, committed=COMMITTED, positions=producer
         )
         async with reading:
             producer.transaction().abort()  # nothing was read
@@ -234,7 +233,7 @@ async def test_an_aborted_block_rewinds_its_subscription(
             start=EARLIEST,
             stop=StopAt.latest(),
             positions=producer,
-            isolation=COMMITTED,
+            committed=COMMITTED,
         ) as reading,
     ):
         batches = 0

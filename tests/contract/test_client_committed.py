@@ -17,7 +17,6 @@ from liftbridge_aio import (
     ClientOptions,
     EndReason,
     InvalidRequest,
-    Isolation,
     MalformedData,
     Message,
     PartitionPaused,
@@ -59,7 +58,7 @@ from support.transaction_logs import (
 
 pytestmark = ON_ONE_PATH
 
-COMMITTED = Isolation.READ_COMMITTED
+COMMITTED = True
 NO_MEMORY = ReadCommitted(max_messages=1)
 """Reads nearly every transaction again."""
 
@@ -88,12 +87,12 @@ SHOWN = "- - B1c A1c A2c -"
 """What is committed of it; the rest of A is open."""
 
 
-@pytest.mark.parametrize("isolation", [COMMITTED, NO_MEMORY, ReadCommitted(max_bytes=1)])
+@pytest.mark.parametrize("committed", [COMMITTED, NO_MEMORY, ReadCommitted(max_bytes=1)])
 async def test_a_transaction_is_shown_at_its_ack(
-    client: Client, stream: str, isolation: Isolation | ReadCommitted
+    client: Client, stream: str, committed: bool | ReadCommitted
 ) -> None:
     await write(client, stream, LOG)
-    async with client.read(stream, partition=0, isolation=isolation) as reading:
+    async with client.read(stream, partition=0, committed=committed) as reading:
         found = await rest(reading)
         assert words(found) == SHOWN
         assert reading.end_reason is EndReason.STOP_REACHED
@@ -115,13 +114,13 @@ async def test_all_of_the_log_is_shown_uncommitted(client: Client, stream: str) 
 
 async def test_acks_are_shown_if_asked_for(client: Client, stream: str) -> None:
     await write(client, stream, "A1c - A2/0/0 A3c A2/-1/2")
-    found = await rest(client.read(stream, partition=0, isolation=ReadCommitted(acks=True)))
+    found = await rest(client.read(stream, partition=0, committed=ReadCommitted(acks=True)))
     assert [message.offset for message in found] == [1, 0, 2, 4]
 
 
 async def test_a_forwarded_message_takes_no_part(client: Client, stream: str) -> None:
     await write(client, stream, "A1c A2/0/0")
-    (message,) = await rest(client.read(stream, partition=0, isolation=COMMITTED))
+    (message,) = await rest(client.read(stream, partition=0, committed=COMMITTED))
     await client.publish(stream, b"forwarded", headers=message.headers)
     (again,) = await client.last(stream, partition=0, n=1)
     assert again.transaction_headers == {}
@@ -132,7 +131,7 @@ async def test_a_transaction_may_begin_before_the_start(client: Client, stream: 
     await write(client, stream, LOG)
     for start, expected in ((3, "- B1c A1c A2c -"), (6, "A1c A2c -"), (7, "-")):
         found = await rest(
-            client.read(stream, partition=0, start=StartAt.offset(start), isolation=COMMITTED)
+            client.read(stream, partition=0, start=StartAt.offset(start), committed=COMMITTED)
         )
         assert words(found) == expected
 
@@ -140,14 +139,14 @@ async def test_a_transaction_may_begin_before_the_start(client: Client, stream: 
 async def test_the_stop_counts_acks(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
     for stop, expected in ((4, "- -"), (5, "- - B1c"), (6, "- - B1c A1c A2c")):
-        reading = client.read(stream, partition=0, stop=StopAt.offset(stop), isolation=NO_MEMORY)
+        reading = client.read(stream, partition=0, stop=StopAt.offset(stop), committed=NO_MEMORY)
         assert words(await rest(reading)) == expected
 
 
 async def test_the_position_passes_over_what_is_not_shown(client: Client, stream: str) -> None:
     await write(client, stream, "- A1c A2c")
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as subscription:
         await take(subscription, 1)
         waiting = asyncio.create_task(anext(subscription))
@@ -161,15 +160,15 @@ async def test_the_position_passes_over_what_is_not_shown(client: Client, stream
         assert (subscription.position, await subscription.lag()) == (4, 0)
 
 
-@pytest.mark.parametrize("isolation", [COMMITTED, NO_MEMORY])
+@pytest.mark.parametrize("committed", [COMMITTED, NO_MEMORY])
 async def test_a_cursor_stands_between_transactions(
-    client: Client, stream: str, isolation: Isolation | ReadCommitted
+    client: Client, stream: str, committed: bool | ReadCommitted
 ) -> None:
     """Who leaves in the middle of a transaction gets the whole of it again."""
 
     async def read(count: int) -> str:
         async with client.subscribe(
-            stream, partition=0, start=EARLIEST, cursor="reader", isolation=isolation
+            stream, partition=0, start=EARLIEST, cursor="reader", committed=committed
         ) as subscription:
             return words(await take(subscription, count))
 
@@ -184,7 +183,7 @@ async def test_a_cursor_stands_between_transactions(
 async def test_seeks_count_acks(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as subscription:
         assert words(await take(subscription, 6)) == SHOWN
         await subscription.seek(6)
@@ -192,12 +191,12 @@ async def test_seeks_count_acks(client: Client, stream: str) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])
-@pytest.mark.parametrize("isolation", [COMMITTED, NO_MEMORY])
+@pytest.mark.parametrize("committed", [COMMITTED, NO_MEMORY])
 async def test_batches(
-    client: Client, stream: str, isolation: Isolation | ReadCommitted, most: int
+    client: Client, stream: str, committed: bool | ReadCommitted, most: int
 ) -> None:
     await write(client, stream, LOG)
-    async with client.read(stream, partition=0, isolation=isolation) as reading:
+    async with client.read(stream, partition=0, committed=committed) as reading:
         lists = [each async for each in reading.batches(max_size=most)]
     assert words(list(chain.from_iterable(lists))) == SHOWN
     assert max(map(len, lists)) <= most
@@ -207,7 +206,7 @@ async def test_several_partitions(client: Client, stream_name: str) -> None:
     await client.create_stream(stream_name, partitions=2)
     await write(client, stream_name, LOG, 0)
     await write(client, stream_name, "A1c A2/0/0", 1)
-    async with client.read(stream_name, isolation=NO_MEMORY) as reading:
+    async with client.read(stream_name, committed=NO_MEMORY) as reading:
         found = await rest(reading)
         assert reading.positions == {0: 9, 1: 2}
     by_partition = [[each for each in found if each.partition == n] for n in (0, 1)]
@@ -218,7 +217,7 @@ async def test_several_partitions(client: Client, stream_name: str) -> None:
 async def test_the_last_ones(client: Client, stream: str, count: int) -> None:
     await write(client, stream, LOG + " C1c C2c C3c C4c C5c C6c C7c C8c")
     expected = SHOWN.split()[-count:] if count else []
-    assert words(await client.last(stream, partition=0, n=count, isolation=COMMITTED)) == " ".join(
+    assert words(await client.last(stream, partition=0, n=count, committed=COMMITTED)) == " ".join(
         expected
     )
 
@@ -229,7 +228,7 @@ async def test_a_member_of_a_group(client: Client, stream: str) -> None:
     async def read(count: int) -> str:
         async with (
             asyncio.timeout(BOUND),
-            client.group(stream, [stream], start=EARLIEST, isolation=NO_MEMORY) as member,
+            client.group(stream, [stream], start=EARLIEST, committed=NO_MEMORY) as member,
         ):
             return words([await anext(member) for _ in range(count)])
 
@@ -241,8 +240,8 @@ async def test_a_transaction_larger_than_the_buffer(client: Client, stream: str)
     count = 5_000
     log = " ".join(f"A{n}c" for n in range(1, count + 1)) + f" A{count + 1}/0/0"
     await write(client, stream, log)
-    for isolation in (COMMITTED, ReadCommitted(max_messages=100)):
-        found = await rest(client.read(stream, partition=0, isolation=isolation))
+    for committed in (COMMITTED, ReadCommitted(max_messages=100)):
+        found = await rest(client.read(stream, partition=0, committed=committed))
         assert [message.offset for message in found] == list(range(count))
 
 
@@ -264,7 +263,7 @@ async def test_acks_that_cannot_be_understood_end_the_reading(
     await write(client, stream, "- A1c")
     await publish_own(client, OutgoingMessage(stream, value, own_headers=headers))
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as reading:
         await take(reading, 1)
         with pytest.raises(expected) as caught:
@@ -273,7 +272,7 @@ async def test_acks_that_cannot_be_understood_end_the_reading(
         assert reading.position == 2
     await client.publish(stream, b"behind")
     found = await rest(
-        client.read(stream, partition=0, start=StartAt.offset(3), isolation=COMMITTED)
+        client.read(stream, partition=0, start=StartAt.offset(3), committed=COMMITTED)
     )
     assert words(found) == "behind"
 
@@ -283,9 +282,9 @@ async def test_malformed_acks_are_skipped_by_policy(client: Client, stream: str)
     garbage = OutgoingMessage(stream, b"", own_headers={ACK_HEADER: b"garbage"})
     await publish_own(client, garbage)
     await write(client, stream, "A2c A3/1/0")
-    isolation = ReadCommitted(on_malformed="skip", max_messages=1)
-    skipping: Any = {"start": EARLIEST, "isolation": isolation}
-    assert words(await rest(client.read(stream, partition=0, isolation=isolation))) == "- A1c A2c"
+    committed = ReadCommitted(on_malformed="skip", max_messages=1)
+    skipping: Any = {"start": EARLIEST, "committed": committed}
+    assert words(await rest(client.read(stream, partition=0, committed=committed))) == "- A1c A2c"
     async with client.group("g", [stream], **skipping) as group, asyncio.timeout(BOUND):
         assert words([await anext(group) for _ in range(3)]) == "- A1c A2c"
     async with (
@@ -345,9 +344,9 @@ async def test_a_transaction_whose_begin_is_gone(
     await create(wire, cleaned_stream, retention_max_messages=4)
     await write(client, cleaned_stream, "A1c A2c - A3/0/0 -")
     await become(wire, cleaned_stream, [1, 2, 3, 4])
-    isolation = ReadCommitted(on_truncated=on_truncated)  # type: ignore[arg-type]
+    committed = ReadCommitted(on_truncated=on_truncated)  # type: ignore[arg-type]
     async with client.subscribe(
-        cleaned_stream, partition=0, start=EARLIEST, isolation=isolation
+        cleaned_stream, partition=0, start=EARLIEST, committed=committed
     ) as reading:
         if expected is not None:
             assert words(await take(reading, len(expected.split()))) == expected
@@ -360,15 +359,15 @@ async def test_a_transaction_whose_begin_is_gone(
 
 async def test_what_does_not_go_with_it_is_refused(client: Client, stream: str) -> None:
     with pytest.raises(InvalidRequest, match="goes forward"):
-        client.subscribe(stream, partition=0, reverse=True, isolation=COMMITTED)
-    with pytest.raises(WrongType, match="isolation is"):
-        client.subscribe(stream, partition=0, isolation="read committed")  # type: ignore[call-overload]
+        client.subscribe(stream, partition=0, reverse=True, committed=COMMITTED)
+    with pytest.raises(WrongType, match="committed must"):
+        client.subscribe(stream, partition=0, committed="read committed")  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match="on_truncated"):
         ReadCommitted(on_truncated="ignore")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="max_messages"):
         ReadCommitted(max_messages=0)
     await client.publish(stream, b"")
-    async with client.read(stream, partition=0, isolation=COMMITTED) as reading:
+    async with client.read(stream, partition=0, committed=COMMITTED) as reading:
         with pytest.raises(UsageError, match="raw"):
             await anext(reading.batches(raw=True))
         with pytest.raises(UsageError, match="columns"):
@@ -385,12 +384,12 @@ async def test_random_logs(client: Client, stream: str, seed: int) -> None:
     log = " ".join(producers.words)
     await write(client, stream, log)
     expected = followed(log_of(log))
-    for isolation in (COMMITTED, ReadCommitted(max_messages=chance.randrange(1, 6))):
-        found = await rest(client.read(stream, partition=0, isolation=isolation))
+    for committed in (COMMITTED, ReadCommitted(max_messages=chance.randrange(1, 6))):
+        found = await rest(client.read(stream, partition=0, committed=committed))
         assert [message.offset for message in found] == [row.offset for row in expected]
     start = chance.randrange(150)
     found = await rest(
-        client.read(stream, partition=0, start=StartAt.offset(start), isolation=COMMITTED)
+        client.read(stream, partition=0, start=StartAt.offset(start), committed=COMMITTED)
     )
     assert [each.offset for each in found if not each.value.endswith(b"o")] == [
         row.offset for row in expected if row.position >= start and not row.message.endswith("o")
@@ -482,19 +481,19 @@ async def test_ranges_of_random_logs(client: Client, stream: str, seed: int) -> 
 # Checkpoints
 
 
-@pytest.mark.parametrize("isolation", [COMMITTED, NO_MEMORY, ReadCommitted(acks=True)])
+@pytest.mark.parametrize("committed", [COMMITTED, NO_MEMORY, ReadCommitted(acks=True)])
 async def test_a_checkpoint_resumes_behind_each_message(
-    client: Client, stream: str, isolation: Isolation | ReadCommitted
+    client: Client, stream: str, committed: bool | ReadCommitted
 ) -> None:
     """In the middle of transactions too, and single messages are not shown again."""
     await write(client, stream, "B1o A1c A2c - A3c A4/1/0 B1o B2o C1c B3o D1c C2/8/0+D2/10/0 B3o -")
     stop = StopAt.latest()
     whole = [
-        each.offset for each in await rest(client.read(stream, partition=0, isolation=isolation))
+        each.offset for each in await rest(client.read(stream, partition=0, committed=committed))
     ]
     for count in range(len(whole) + 1):
         async with client.subscribe(
-            stream, partition=0, start=EARLIEST, isolation=isolation
+            stream, partition=0, start=EARLIEST, committed=committed
         ) as subscription:
             assert [each.offset for each in await take(subscription, count)] == whole[:count]
             checkpoint = subscription.checkpoint()
@@ -502,7 +501,7 @@ async def test_a_checkpoint_resumes_behind_each_message(
             assert subscription.checkpoint() == checkpoint
         checkpoint = Checkpoint.from_bytes(bytes(checkpoint))
         async with client.subscribe(
-            stream, partition=0, start=checkpoint, stop=stop, isolation=isolation
+            stream, partition=0, start=checkpoint, stop=stop, committed=committed
         ) as resumed:
             assert [each.offset for each in await rest(resumed)] == whole[count:]
 
@@ -518,8 +517,8 @@ async def test_checkpoints_of_random_logs(client: Client, stream: str, seed: int
     found: list[Message] = []
     start, last = EARLIEST, False
     while not last:
-        isolation = ReadCommitted(max_messages=chance.randrange(1, 9))
-        async with client.read(stream, partition=0, start=start, isolation=isolation) as reading:
+        committed = ReadCommitted(max_messages=chance.randrange(1, 9))
+        async with client.read(stream, partition=0, start=start, committed=committed) as reading:
             async for batch in reading.batches(max_size=chance.randrange(1, 20)):
                 found += batch
                 break
@@ -533,17 +532,17 @@ async def test_a_checkpoint_forgets_the_producers_beyond_its_bound(
     client: Client, stream: str
 ) -> None:
     """What they repeat is delivered again; nothing else is."""
-    isolation = ReadCommitted(max_producers=2)
+    committed = ReadCommitted(max_producers=2)
     await write(client, stream, "A1o B1o C1o")
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=isolation
+        stream, partition=0, start=EARLIEST, committed=committed
     ) as subscription:
         assert words(await take(subscription, 3)) == "A1o B1o C1o"
         checkpoint = subscription.checkpoint()
     assert checkpoint.producers is not None
     assert len(checkpoint.producers) == 2
     await write(client, stream, "A1o B1o C1o")
-    async with client.read(stream, partition=0, start=checkpoint, isolation=COMMITTED) as resumed:
+    async with client.read(stream, partition=0, start=checkpoint, committed=COMMITTED) as resumed:
         assert words(await rest(resumed)) == "A1o"
 
 
@@ -552,11 +551,11 @@ async def test_a_checkpoint_of_several_partitions(client: Client, stream_name: s
     await write(client, stream_name, LOG, 0)
     await write(client, stream_name, "A1c A2c A3/0/0", 1)
     every = None
-    async with client.read(stream_name, partition=every, isolation=COMMITTED) as reading:
+    async with client.read(stream_name, partition=every, committed=COMMITTED) as reading:
         first = [await anext(reading) for _ in range(4)]
         checkpoint = reading.checkpoint()
     async with client.read(
-        stream_name, start=checkpoint, partition=every, isolation=COMMITTED
+        stream_name, start=checkpoint, partition=every, committed=COMMITTED
     ) as reading:
         both = first + await rest(reading)
     by_partition = [[each for each in both if each.partition == n] for n in (0, 1)]
@@ -565,12 +564,12 @@ async def test_a_checkpoint_of_several_partitions(client: Client, stream_name: s
 
 async def test_a_checkpoint_before_the_first_message(client: Client, stream: str) -> None:
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as subscription:
         checkpoint = Checkpoint.from_bytes(bytes(subscription.checkpoint()))
     await write(client, stream, LOG)
     assert (
-        words(await rest(client.read(stream, partition=0, start=checkpoint, isolation=COMMITTED)))
+        words(await rest(client.read(stream, partition=0, start=checkpoint, committed=COMMITTED)))
         == SHOWN
     )
 
@@ -578,7 +577,7 @@ async def test_a_checkpoint_before_the_first_message(client: Client, stream: str
 async def test_a_checkpoint_is_of_one_log(client: Client, stream: str) -> None:
     await write(client, stream, LOG)
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as subscription:
         await take(subscription, 2)
         checkpoint = subscription.checkpoint()
@@ -586,7 +585,7 @@ async def test_a_checkpoint_is_of_one_log(client: Client, stream: str) -> None:
     with pytest.raises(InvalidRequest, match="read committed from it"):
         client.subscribe(stream, partition=0, start=checkpoint)
     with pytest.raises(InvalidRequest, match=f"one of {stream}/0"):
-        client.subscribe(stream, partition=1, start=checkpoint, isolation=COMMITTED)
+        client.subscribe(stream, partition=1, start=checkpoint, committed=COMMITTED)
     with pytest.raises(InvalidRequest, match="reverse"):
         client.subscribe(stream, partition=0, start=plain, reverse=True)
     with pytest.raises(MalformedData, match="version 0"):
@@ -595,7 +594,7 @@ async def test_a_checkpoint_is_of_one_log(client: Client, stream: str) -> None:
     await client.create_stream(stream)
     await write(client, stream, LOG)
     with pytest.raises(StreamReset, match="created again"):
-        async with client.subscribe(stream, partition=0, start=checkpoint, isolation=COMMITTED):
+        async with client.subscribe(stream, partition=0, start=checkpoint, committed=COMMITTED):
             pass
 
 
@@ -605,9 +604,9 @@ async def test_a_checkpoint_is_of_one_log(client: Client, stream: str) -> None:
 async def test_a_cursor_recognises_repeats_within_the_look_back(
     client: Client, stream: str
 ) -> None:
-    async def read(count: int, isolation: Isolation | ReadCommitted = COMMITTED) -> str:
+    async def read(count: int, committed: bool | ReadCommitted = COMMITTED) -> str:
         async with client.subscribe(
-            stream, partition=0, start=EARLIEST, cursor="reader", isolation=isolation
+            stream, partition=0, start=EARLIEST, cursor="reader", committed=committed
         ) as subscription:
             return words(await take(subscription, count))
 
@@ -624,7 +623,7 @@ async def test_a_group_recognises_repeats_within_the_look_back(client: Client, s
     async def read(count: int) -> str:
         async with (
             asyncio.timeout(BOUND),
-            client.group(stream, [stream], start=EARLIEST, isolation=COMMITTED) as member,
+            client.group(stream, [stream], start=EARLIEST, committed=COMMITTED) as member,
         ):
             return words([await anext(member) for _ in range(count)])
 
@@ -639,7 +638,7 @@ async def test_looking_back_does_not_wait_for_what_does_not_exist(
 ) -> None:
     await write(client, stream, "A1o")
     async with client.subscribe(
-        stream, partition=0, start=StartAt.offset(5), isolation=COMMITTED
+        stream, partition=0, start=StartAt.offset(5), committed=COMMITTED
     ) as subscription:
         assert subscription.position == 5
         await write(client, stream, "- - - - A1o A2o")
@@ -668,9 +667,9 @@ async def test_a_compacted_stream_is_refused(
         async with producer.transaction() as transaction:
             await transaction.publish(cleaned_stream, b"x")
     with pytest.raises(CompactedStream, match="no message at offset 1"):
-        await rest(client.read(cleaned_stream, partition=0, isolation=COMMITTED))
+        await rest(client.read(cleaned_stream, partition=0, committed=COMMITTED))
     all_the_same = client.read(
-        cleaned_stream, partition=0, isolation=ReadCommitted(on_truncated="emit")
+        cleaned_stream, partition=0, committed=ReadCommitted(on_truncated="emit")
     )
     assert words(await rest(all_the_same)) == "- - A1c - -"
 
@@ -692,7 +691,7 @@ async def test_open_transactions_are_explained_and_rolled_back(client: Client, s
     await client.abort_transaction(first, force=True)
     assert (await client.explain(stream)).open == (second,)
     await write(client, stream, "A3c A4/0/0")
-    shown = await rest(client.read(stream, partition=0, isolation=COMMITTED))
+    shown = await rest(client.read(stream, partition=0, committed=COMMITTED))
     assert words(shown) == "C1o D2o"
     assert "nothing is open" in str(await client.explain(stream, 0, StartAt.offset(6)))
 
@@ -716,7 +715,7 @@ async def test_leaving_while_a_part_is_read_again(
     await long_log(3000)
     for _ in range(5):
         async with client.subscribe(
-            stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+            stream, partition=0, start=EARLIEST, committed=NO_MEMORY
         ) as reading:
             waiting = asyncio.create_task(anext(reading))
             await eventually(lambda: reading.position == 3000)
@@ -724,7 +723,7 @@ async def test_leaving_while_a_part_is_read_again(
         assert reading.checkpoint().value == 3000
     assert not client.statistics().subscriptions
     found = await rest(
-        client.read(stream, partition=0, start=reading.checkpoint(), isolation=NO_MEMORY)
+        client.read(stream, partition=0, start=reading.checkpoint(), committed=NO_MEMORY)
     )
     assert len(found) == 3001
 
@@ -734,7 +733,7 @@ async def test_a_seek_while_a_part_is_read_again(
 ) -> None:
     await long_log(3000)
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+        stream, partition=0, start=EARLIEST, committed=NO_MEMORY
     ) as reading:
         waiting = asyncio.create_task(anext(reading))
         await eventually(lambda: reading.position == 3000)
@@ -749,9 +748,9 @@ async def test_a_slow_reader_with_a_tiny_buffer(
 ) -> None:
     await long_log(2000)
     options = ClientOptions(max_buffered_bytes=2**16)
-    for isolation in (COMMITTED, ReadCommitted(max_messages=7)):
+    for committed in (COMMITTED, ReadCommitted(max_messages=7)):
         async with Client(server.address, options=options) as small:
-            found = await rest(small.read(stream, partition=0, isolation=isolation))
+            found = await rest(small.read(stream, partition=0, committed=committed))
         assert [message.offset for message in found] == [*range(2000), 2001]
 
 
@@ -761,7 +760,7 @@ async def test_a_part_that_is_gone_with_its_stream_is_not_another_one(
     """The transaction is not looked for in the log of a stream that was created again."""
     await write(client, stream, "- A1c A2c A3/1/0 -")
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+        stream, partition=0, start=EARLIEST, committed=NO_MEMORY
     ) as reading:
         await eventually(lambda: reading.last_offset == 4)
         await client.delete_stream(stream)
@@ -775,7 +774,7 @@ async def test_a_part_that_is_gone_with_its_stream_is_not_another_one(
 async def test_a_paused_partition_ends_a_part_too(client: Client, stream: str) -> None:
     await write(client, stream, "- A1c A2c A3/1/0")
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=NO_MEMORY
+        stream, partition=0, start=EARLIEST, committed=NO_MEMORY
     ) as reading:
         await eventually(lambda: reading.last_offset == 3)
         await client.pause_stream(stream)
@@ -788,8 +787,8 @@ async def test_a_paused_partition_ends_a_part_too(client: Client, stream: str) -
         partition=0,
         start=checkpoint,
         stop=StopAt.offset(3),
-        isolation=NO_MEMORY,
-        resume=True,
+        committed=NO_MEMORY,
+        unpause=True,
     ) as reading:
         assert words(await rest(reading)) == "A1c A2c"
 
@@ -799,6 +798,6 @@ async def test_values_of_a_committed_reading(client: Client, stream: str) -> Non
     values = client.values(stream)
     found = [
         item.value
-        async for item in values.read(client.read(stream, partition=0, isolation=COMMITTED))
+        async for item in values.read(client.read(stream, partition=0, committed=COMMITTED))
     ]
     assert b" ".join(found).decode() == SHOWN

@@ -62,11 +62,11 @@ async def entered(client: Client, stream: str, kind: str) -> AsyncIterator[Reade
     reader: Reader
     match kind:
         case "one":
-            reader = client.subscribe(stream, partition=0, start=EARLIEST, resume=True)
+            reader = client.subscribe(stream, partition=0, start=EARLIEST, unpause=True)
         case "several":
-            reader = client.subscribe(stream, partition=[0], start=EARLIEST, resume=True)
+            reader = client.subscribe(stream, partition=[0], start=EARLIEST, unpause=True)
         case _:
-            reader = client.group(f"group-{stream}", [stream], start=EARLIEST, resume=True)
+            reader = client.group(f"group-{stream}", [stream], start=EARLIEST, unpause=True)
     async with asyncio.timeout(2 * BOUND), reader:
         yield reader
 
@@ -234,7 +234,7 @@ async def test_who_resumes_a_paused_partition_reads_its_last_messages(
     async with asyncio.timeout(BOUND):
         with pytest.raises(PartitionPaused):
             await client.last(stream_name, partition=0, n=2)
-        last: list[Message] = await client.last(stream_name, partition=0, n=2, resume=True)
+        last: list[Message] = await client.last(stream_name, partition=0, n=2, unpause=True)
     assert [message.value for message in last] == [b"1", b"2"]
 
 
@@ -265,7 +265,7 @@ async def test_a_queue_resumes_a_partition_that_pauses_itself(
 ) -> None:
     await client.create_stream(stream_name, options=StreamOptions(auto_pause_time=IDLE))
     await client.publish_many(stream_name, [bytes(1000)] * 200)
-    async with queue_of(client, stream_name, resume=True) as queue:
+    async with queue_of(client, stream_name, unpause=True) as queue:
         read = await acked(queue, 20)
         await eventually(lambda: has_paused(client, stream_name))
         read += await acked(queue, 180)
@@ -336,7 +336,7 @@ async def test_own_streams_of_the_package_do_not_pause_themselves(
         await client.create_stream(other)
         await client.publish(stream_name, b"0")
         tiers: dict[str, Any] = {"retry_streams": RetryStreams((60.0,)), "retry": after(60)}
-        async with queue_of(client, stream_name, resume=True, **tiers) as queue:
+        async with queue_of(client, stream_name, unpause=True, **tiers) as queue:
             assert await acked(queue, 1) == [0]
             await ClaimedLog.open(client, f"{stream_name}.log")
             await client.publish(other, b"0")

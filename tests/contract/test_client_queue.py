@@ -18,7 +18,6 @@ from liftbridge_aio import (
     ClientOptions,
     Interceptor,
     InvalidRequest,
-    Isolation,
     Message,
     OutgoingMessage,
     StartAt,
@@ -854,7 +853,7 @@ async def test_messages_of_transactions_are_handed_out_where_their_acks_stand(
         await first.publish(stream_name, b"a2")
         await first.publish(stream_name, b"a3")
     await client.publish(stream_name, b"c")
-    committed: dict[str, Any] = {"isolation": Isolation.READ_COMMITTED}
+    committed: dict[str, Any] = {"committed": True}
     async with queue_of(client, stream_name, **committed) as queue:
         deliveries = await take(queue, 5)
         assert [each.value for each in deliveries] == [b"b", b"a1", b"a2", b"a3", b"c"]
@@ -897,9 +896,7 @@ async def test_results_are_visible_if_and_only_if_the_delivery_is_acked(
     shown = [
         message.value
         for partition in range(2)
-        async for message in client.read(
-            results, partition=partition, isolation=Isolation.READ_COMMITTED
-        )
+        async for message in client.read(results, partition=partition, committed=True)
     ]
     assert sorted(shown) == sorted(b"%d" % number for number in range(6) for _ in range(number))
     async with queue_of(client, stream) as queue:
@@ -933,7 +930,7 @@ async def test_a_transaction_of_a_delivery_that_is_lost_publishes_nothing(
         [delivery] = await take(queue, 1)
         with pytest.raises(UsageError, match="not stored"):
             delivery.transaction()
-    read = client.read(results, partition=0, isolation=Isolation.READ_COMMITTED)
+    read = client.read(results, partition=0, committed=True)
     assert [message.value async for message in read] == []
     await client.delete_stream(results)
 

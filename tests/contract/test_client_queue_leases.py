@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from liftbridge_aio import Client, ConnectionFailed, InvalidRequest, Isolation, UsageError
+from liftbridge_aio import Client, ConnectionFailed, InvalidRequest, UsageError
 from liftbridge_aio.queue import (
     AlreadySettled,
     DeadLetter,
@@ -250,7 +250,7 @@ async def test_members_share_what_transactions_have_committed(
             await never.flush()
             never.abort()
     await client.publish(stream, b"c")
-    committed: dict[str, Any] = {"isolation": Isolation.READ_COMMITTED}
+    committed: dict[str, Any] = {"committed": True}
     shown = [message async for message in client.read(stream, **committed)]
     assert [message.value[:2] for message in shown] == [b"b", b"a1", b"xx", b"c"]
     async with members(client, stream, real_server.nats_url, **committed) as (owner, other):

@@ -211,7 +211,9 @@ async def test_a_reader_may_resume_what_it_reads(
     await filled(client, stream_name)
     await client.pause_stream(stream_name)
 
-    async with client.subscribe(stream_name, partition=0, start=start, resume=True) as subscription:
+    async with client.subscribe(
+        stream_name, partition=0, start=start, unpause=True
+    ) as subscription:
         await client.publish(stream_name, b"new")
         assert values(await take(subscription, len(expected))) == expected
 
@@ -220,7 +222,7 @@ async def test_a_bounded_reader_may_resume_what_it_reads(client: Client, stream_
     await filled(client, stream_name)
     await client.pause_stream(stream_name)
 
-    reading = client.subscribe(stream_name, partition=0, start=EARLIEST, stop=LATEST, resume=True)
+    reading = client.subscribe(stream_name, partition=0, start=EARLIEST, stop=LATEST, unpause=True)
     assert values(await rest(reading)) == LETTERS
     assert reading.end_reason is EndReason.STOP_REACHED
 

@@ -10,7 +10,6 @@ from liftbridge_aio import (
     AckPolicy,
     Client,
     InvalidRequest,
-    Isolation,
     PartitionReadonly,
     StreamNotFound,
     UsageError,
@@ -25,11 +24,11 @@ from support.marks import ON_ONE_PATH
 
 pytestmark = ON_ONE_PATH
 
-COMMITTED = Isolation.READ_COMMITTED
+COMMITTED = True
 
 
 async def committed(client: Client, stream: str) -> list[bytes]:
-    reading = client.read(stream, isolation=COMMITTED)
+    reading = client.read(stream, committed=COMMITTED)
     return [message.value async for message in reading]
 
 
@@ -53,7 +52,7 @@ async def test_a_transaction_is_visible_once_it_is_committed(
     client: Client, stream: str, producer: Producer
 ) -> None:
     async with client.subscribe(
-        stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as reading:
         async with producer.transaction() as transaction:
             for number in range(3):
@@ -139,7 +138,7 @@ async def test_partitions_are_chosen_as_usual(
         for _ in range(2):
             await transaction.publish(stream, b"in turn", partitioner=partitioner)
     await producer.publish(stream, b"alone", b"k1")
-    found = await rest(client.read(stream, isolation=COMMITTED))
+    found = await rest(client.read(stream, committed=COMMITTED))
     turns = [message.partition for message in found if message.value == b"in turn"]
     assert sorted(turns) == [0, 1]
     partitions = {message.partition for message in found if message.key == b"k1"}
@@ -153,8 +152,8 @@ async def test_transactions_one_after_another(
     for number in range(20):
         async with producer.transaction() as transaction:
             await transaction.publish(stream, b"%d" % number, partition=0)
-    for isolation in (COMMITTED, ReadCommitted(max_messages=1)):
-        found = await rest(client.read(stream, partition=0, isolation=isolation))
+    for committed in (COMMITTED, ReadCommitted(max_messages=1)):
+        found = await rest(client.read(stream, partition=0, committed=committed))
         assert [message.value for message in found] == [b"%d" % number for number in range(20)]
     uuids = {message.transaction_headers[UUID_HEADER][-6:] for message in found}
     assert len(uuids) == 1
@@ -170,7 +169,7 @@ async def test_transactions_side_by_side(client: Client, stream: str, producer: 
     await asyncio.gather(*map(run, range(10)))
     found = [
         message.value
-        for message in await rest(client.read(stream, partition=0, isolation=COMMITTED))
+        for message in await rest(client.read(stream, partition=0, committed=COMMITTED))
     ]
     assert sorted(found) == sorted([b"%d" % number for number in range(10)] * 5)
     assert [found[first] for first in range(0, 50, 5)] == [found[n] for n in range(4, 50, 5)]

@@ -15,6 +15,7 @@ from chaos.outages import OUTAGES
 from chaos.verdict import COLUMNS as CHAOS_COLUMNS
 from chaos.verdict import PEACE
 from liftbridge_aio import errors, telemetry
+from liftbridge_aio._client.reading import _BOUNDED_FOR
 from liftbridge_aio.options import ClientOptions, Duration, StreamOptions, seconds
 from liftbridge_aio.testing.simulation.faults import KINDS
 from support.markdown import ROOT, blocks, names, table
@@ -42,6 +43,10 @@ def test_the_table_of_timeouts_agrees_with_the_options() -> None:
         seen |= set(used)
         if used == ["backoff"]:
             assert default == f"{options.backoff.initial:g} s to {options.backoff.maximum:g} s"
+            continue
+        if used == ["resubscribe_timeout"]:
+            assert options.resubscribe_timeout is None
+            assert default == f"for ever; {_BOUNDED_FOR:g} s if it has a stop"
             continue
         total = sum(seconds(getattr(options, name)) for name in used)
         assert default == f"{total:g} s", what

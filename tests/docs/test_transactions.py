@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liftbridge_aio import Client, Isolation
+from liftbridge_aio import Client
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.transactions import CheckpointStream, ClaimedLog, Phase, errors
 from liftbridge_aio.transactions.core.transaction import PHASES
@@ -111,7 +111,7 @@ async def program(tmp_path: Path, address: str) -> AsyncIterator[Process]:
 
 
 async def values(client: Client, stream: str) -> list[bytes]:
-    reading = client.read(stream, isolation=Isolation.READ_COMMITTED)
+    reading = client.read(stream, committed=True)
     return [message.value async for message in reading]
 
 

@@ -10,7 +10,6 @@ import pytest
 from liftbridge_aio import (
     Client,
     ClientOptions,
-    Isolation,
     PublishOutcomeUnknown,
     Retry,
     UsageError,
@@ -38,7 +37,7 @@ from support.lone_servers import LoneServer
 
 pytestmark = pytest.mark.parametrize("data_path", ["lane"], indirect=True)
 
-COMMITTED = Isolation.READ_COMMITTED
+COMMITTED = True
 STREAM = "s"
 STORE = CheckpointStream("store")
 SOON = Retry(attempts=2, backoff=QUICK)
@@ -77,7 +76,7 @@ def of_stream(request: proto.PublishRequest) -> bool:
 
 
 async def committed(client: Client, partition: int = 0, stream: str = STREAM) -> list[bytes]:
-    reading = client.read(stream, partition=partition, isolation=COMMITTED)
+    reading = client.read(stream, partition=partition, committed=COMMITTED)
     return [message.value for message in await rest(reading)]
 
 
@@ -249,7 +248,7 @@ async def test_a_lone_server_is_killed_between_commit_and_restart(
                         await transaction.publish(out, message.value)
                 return [
                     each.value
-                    for each in await rest(client.read(out, partition=0, isolation=COMMITTED))
+                    for each in await rest(client.read(out, partition=0, committed=COMMITTED))
                 ]
 
         await work()

@@ -39,7 +39,7 @@ async def test_a_part_is_read_on_after_an_outage(
     chosen = options(call_timeout=0.6, resubscribe_timeout=BOUND)
     async with (
         Client(proxy.address, options=chosen) as client,
-        client.subscribe(stream, partition=0, start=EARLIEST, isolation=FORGETFUL) as reading,
+        client.subscribe(stream, partition=0, start=EARLIEST, committed=FORGETFUL) as reading,
     ):
         waiting = asyncio.create_task(anext(reading))
         await eventually(lambda: reading.position == COUNT)
@@ -62,7 +62,7 @@ async def test_a_part_is_given_up_as_late_as_its_reading(
     chosen = options(call_timeout=0.3, resubscribe_timeout=0.6)
     async with (
         Client(proxy.address, options=chosen) as client,
-        client.subscribe(stream, partition=0, start=EARLIEST, isolation=FORGETFUL) as reading,
+        client.subscribe(stream, partition=0, start=EARLIEST, committed=FORGETFUL) as reading,
     ):
         waiting = asyncio.create_task(anext(reading))
         await eventually(lambda: reading.position == COUNT)

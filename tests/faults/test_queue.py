@@ -18,7 +18,6 @@ import pytest
 from liftbridge_aio import (
     Client,
     ClientOptions,
-    Isolation,
     Message,
     RequestTimeout,
     Retry,
@@ -139,9 +138,7 @@ async def committed(client: Client, stream: str, partitions: int = 1) -> list[by
     return [
         message.value
         for partition in range(partitions)
-        async for message in client.read(
-            stream, partition=partition, isolation=Isolation.READ_COMMITTED
-        )
+        async for message in client.read(stream, partition=partition, committed=True)
     ]
 
 

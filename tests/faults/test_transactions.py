@@ -10,7 +10,6 @@ import pytest
 from liftbridge_aio import (
     Client,
     ClientOptions,
-    Isolation,
     Message,
     PublishOutcomeUnknown,
     Retry,
@@ -28,7 +27,7 @@ from liftbridge_aio.transactions import (
 from support.clients import rest
 from support.faults import QUICK, eventually, nothing_left_behind
 
-COMMITTED = Isolation.READ_COMMITTED
+COMMITTED = True
 STREAM = "s"
 
 
@@ -52,7 +51,7 @@ async def committed(client: Client, partition: int = 0) -> list[bytes]:
     found = [
         [
             message.value
-            for message in await rest(client.read(STREAM, partition=partition, isolation=each))
+            for message in await rest(client.read(STREAM, partition=partition, committed=each))
         ]
         for each in (COMMITTED, ReadCommitted(max_messages=1))
     ]

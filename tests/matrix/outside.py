@@ -146,9 +146,9 @@ class HandlingMember(Member):
 
 
 @asynccontextmanager
-async def member(cell: Cell, group_id: str, *, resume: bool = False) -> AsyncIterator[Member]:
+async def member(cell: Cell, group_id: str, *, unpause: bool = False) -> AsyncIterator[Member]:
     """Be a member; who leaves where servers are away, or was expelled, cannot commit any more."""
-    group = cell.user.group(group_id, [cell.stream], start=EARLIEST, resume=resume)
+    group = cell.user.group(group_id, [cell.stream], start=EARLIEST, unpause=unpause)
     await group.__aenter__()
     try:
         yield Member(group)
@@ -163,8 +163,8 @@ async def begin_group(cell: Cell) -> str:
         return await one.share(cell, dict.fromkeys(cell.place.logs, 0))
 
 
-async def go_on_in_group(cell: Cell, *, resume: bool = False) -> str:
-    async with member(cell, f"{cell.stream}-old", resume=resume) as one:
+async def go_on_in_group(cell: Cell, *, unpause: bool = False) -> str:
+    async with member(cell, f"{cell.stream}-old", unpause=unpause) as one:
         cell.begun.set()
         ends = dict(cell.place.ends)
         wanted = last_to_read(cell)
@@ -177,7 +177,7 @@ async def go_on_in_group(cell: Cell, *, resume: bool = False) -> str:
 
 
 operation(GROUPS, "a group in the middle", midway=True)(go_on_in_group)
-operation(GROUPS, "in the middle, resume=True", midway=True)(partial(go_on_in_group, resume=True))
+operation(GROUPS, "in the middle, unpause=True", midway=True)(partial(go_on_in_group, unpause=True))
 
 
 @operation(GROUPS, "group run in the middle", midway=True)
@@ -200,15 +200,15 @@ async def take_over_group(cell: Cell) -> str:
         return await one.share(cell, start)
 
 
-async def read_backlog(cell: Cell, *, resume: bool = False) -> str:
+async def read_backlog(cell: Cell, *, unpause: bool = False) -> str:
     """Read what is there while nobody publishes, or see what blocks it."""
     wanted = to_read(cell, dict.fromkeys(cell.place.logs, 0))
-    async with member(cell, f"{cell.stream}-late", resume=resume) as one:
+    async with member(cell, f"{cell.stream}-late", unpause=unpause) as one:
         reading = asyncio.create_task(one.take_all(wanted))
         try:
             while not reading.done():
                 for error in one.group.blocked.values():
-                    if isinstance(error, PartitionPaused) and not resume:
+                    if isinstance(error, PartitionPaused) and not unpause:
                         return f"blocked by {type(error).__name__}"
                 await asyncio.wait([reading], timeout=0.05)
             return await reading
@@ -217,7 +217,7 @@ async def read_backlog(cell: Cell, *, resume: bool = False) -> str:
 
 
 operation(GROUPS, "a backlog", on=On.SHARED)(read_backlog)
-operation(GROUPS, "a backlog, resume=True")(partial(read_backlog, resume=True))
+operation(GROUPS, "a backlog, unpause=True")(partial(read_backlog, unpause=True))
 
 
 # Server-sent events

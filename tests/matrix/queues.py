@@ -65,8 +65,8 @@ async def begin_queue(cell: Cell) -> str:
         return await QueueMember(queue).share(cell, dict.fromkeys(cell.place.logs, 0))
 
 
-async def go_on_in_queue(cell: Cell, *, resume: bool = False) -> str:
-    async with entered(cell, "old", resume=resume) as queue:
+async def go_on_in_queue(cell: Cell, *, unpause: bool = False) -> str:
+    async with entered(cell, "old", unpause=unpause) as queue:
         one = QueueMember(queue)
         cell.begun.set()
         ends = dict(cell.place.ends)
@@ -76,8 +76,8 @@ async def go_on_in_queue(cell: Cell, *, resume: bool = False) -> str:
 
 
 operation(TABLE, "a queue in the middle", midway=True)(go_on_in_queue)
-operation(TABLE, "queue in the middle, resume=True", midway=True)(
-    partial(go_on_in_queue, resume=True)
+operation(TABLE, "queue in the middle, unpause=True", midway=True)(
+    partial(go_on_in_queue, unpause=True)
 )
 
 

@@ -114,9 +114,11 @@ async def read_activity(cell: Cell) -> str:
 # Live
 
 
-async def follow(cell: Cell, start: StartAt, first: int, *, resume: bool = False) -> str:
+async def follow(cell: Cell, start: StartAt, first: int, *, unpause: bool = False) -> str:
     """Read from a start on until a probe comes."""
-    async with cell.user.subscribe(cell.stream, partition=0, start=start, resume=resume) as reading:
+    async with cell.user.subscribe(
+        cell.stream, partition=0, start=start, unpause=unpause
+    ) as reading:
         result = await until_probes(cell, reading, start={0: first})
     return ended(result, reading.end_reason)
 
@@ -147,9 +149,9 @@ async def follow_a_time(cell: Cell) -> str:
     return await follow(cell, StartAt.ago(timedelta(hours=1)), 0)
 
 
-@operation(LIVE, "resume=True")
+@operation(LIVE, "unpause=True")
 async def follow_resumed(cell: Cell) -> str:
-    return await follow(cell, EARLIEST, 0, resume=True)
+    return await follow(cell, EARLIEST, 0, unpause=True)
 
 
 @operation(LIVE, "all partitions")
@@ -160,10 +162,10 @@ async def follow_all_partitions(cell: Cell) -> str:
     return ended(result, *reasons) if len(reasons) == 1 else result
 
 
-async def go_on(cell: Cell, *, resume: bool) -> str:
+async def go_on(cell: Cell, *, unpause: bool) -> str:
     """Read everything, and go on when the state has arisen."""
     async with cell.user.subscribe(
-        cell.stream, partition=0, start=EARLIEST, resume=resume
+        cell.stream, partition=0, start=EARLIEST, unpause=unpause
     ) as reading:
         cell.begun.set()
         first = await read_to_end(cell, reading)
@@ -174,12 +176,12 @@ async def go_on(cell: Cell, *, resume: bool) -> str:
 
 @operation(LIVE, "arises meanwhile", midway=True)
 async def resubscribe(cell: Cell) -> str:
-    return await go_on(cell, resume=False)
+    return await go_on(cell, unpause=False)
 
 
-@operation(LIVE, "arises meanwhile, resume=True", midway=True)
+@operation(LIVE, "arises meanwhile, unpause=True", midway=True)
 async def resubscribe_and_resume(cell: Cell) -> str:
-    return await go_on(cell, resume=True)
+    return await go_on(cell, unpause=True)
 
 
 # Positions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from liftbridge_aio import Isolation
 from liftbridge_aio.transactions import Producer
 from matrix.cells import ALL, NOTHING, Cell, On, ended, read_to_end, seen, until_probes
 from matrix.operations import operation
@@ -12,13 +11,13 @@ from matrix.publishing import ACKED
 from matrix.reading import EARLIEST, ONE
 
 TABLE: Final = "Transactions"
-COMMITTED: Final = Isolation.READ_COMMITTED
+COMMITTED: Final = True
 VALUES: Final = (b"first of a transaction", b"second of a transaction")
 
 
 @operation(TABLE, "committed read()", on=On.SHARED)
 async def read_committed(cell: Cell) -> str:
-    reading = cell.user.read(cell.stream, isolation=COMMITTED)
+    reading = cell.user.read(cell.stream, committed=COMMITTED)
     return seen(cell, [message async for message in reading], start=ONE)
 
 
@@ -33,7 +32,7 @@ async def read_a_range(cell: Cell) -> str:
 @operation(TABLE, "committed, from earliest")
 async def follow_committed(cell: Cell) -> str:
     async with cell.user.subscribe(
-        cell.stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        cell.stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as reading:
         result = await until_probes(cell, reading, start=ONE)
     return ended(result, reading.end_reason)
@@ -42,7 +41,7 @@ async def follow_committed(cell: Cell) -> str:
 @operation(TABLE, "arises meanwhile, committed", midway=True)
 async def follow_committed_through(cell: Cell) -> str:
     async with cell.user.subscribe(
-        cell.stream, partition=0, start=EARLIEST, isolation=COMMITTED
+        cell.stream, partition=0, start=EARLIEST, committed=COMMITTED
     ) as reading:
         cell.begun.set()
         first = await read_to_end(cell, reading)
@@ -60,7 +59,7 @@ async def publish_by_a_producer(cell: Cell) -> str:
 
 async def committed(cell: Cell) -> str:
     """Say how much of the transaction a committed reading shows."""
-    reading = cell.user.read(cell.stream, isolation=COMMITTED, resume=True)
+    reading = cell.user.read(cell.stream, committed=COMMITTED, unpause=True)
     found = [message.value async for message in reading if message.value in VALUES]
     shown = {(): NOTHING, VALUES: ALL}.get(tuple(found), f"{found}")
     return f"committed, {shown}"

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow.dataset as ds
 
-from liftbridge_aio import Client, Isolation, Message, StartAt
+from liftbridge_aio import Client, Message, StartAt
 from liftbridge_aio.errors import LiftbridgeError
 from scenario.judge import KILLS, Found
 from scenario.orders import (
@@ -32,7 +32,7 @@ from scenario.service import PATIENT, publish_orders, served
 _BOUND: Final = 400.0
 """Seconds after which what is waited for has failed."""
 _IN_A_CALL: Final = 500
-_COMMITTED: Final = Isolation.READ_COMMITTED
+_COMMITTED: Final = True
 
 
 class Scenario:
@@ -162,18 +162,18 @@ class Scenario:
             await asyncio.sleep(0.05)
 
     async def _count_invoices(self, client: Client) -> None:
-        read = client.subscribe(INVOICES, start=StartAt.earliest(), isolation=_COMMITTED)
+        read = client.subscribe(INVOICES, start=StartAt.earliest(), committed=_COMMITTED)
         async for _ in read:
             self._invoices += 1
 
     async def _follow(self, client: Client) -> None:
         async for each in client.subscribe(
-            TOTALS, partition=0, start=StartAt.earliest(), isolation=_COMMITTED
+            TOTALS, partition=0, start=StartAt.earliest(), committed=_COMMITTED
         ):
             self._followed.append(each)
 
     async def _follow_in_group(self, client: Client) -> None:
-        group = client.group("watchers", [TOTALS], start=StartAt.earliest(), isolation=_COMMITTED)
+        group = client.group("watchers", [TOTALS], start=StartAt.earliest(), committed=_COMMITTED)
         async with group:
             async for each in group:
                 self._grouped.append(each)
@@ -197,9 +197,9 @@ class Scenario:
             (INVOICES, found.invoices),
             (PLAIN_INVOICES, found.plain_invoices),
         ):
-            async for each in client.read(stream, isolation=_COMMITTED):
+            async for each in client.read(stream, committed=_COMMITTED):
                 ids.update([identity(each.value)])
-        stored = [each async for each in client.read(TOTALS, partition=0, isolation=_COMMITTED)]
+        stored = [each async for each in client.read(TOTALS, partition=0, committed=_COMMITTED)]
         for each in stored:
             name, sales = total(each.value)
             found.totals[name] += 1

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import Final
 
-from liftbridge_aio import Client, Isolation, Record, StartAt
+from liftbridge_aio import Client, Record, StartAt
 from liftbridge_aio.transactions import CheckpointStream
 from scenario.orders import INVOICES, ORDERS, PARTITIONS, PLAIN_CURSOR, PLAIN_INVOICES
 
@@ -27,7 +27,7 @@ async def invoice(client: Client) -> None:
             ORDERS,
             start=StartAt.earliest(),
             positions=producer,
-            isolation=Isolation.READ_COMMITTED,
+            committed=True,
         ) as orders,
     ):
         async for batch in orders.batches(max_size=_AT_A_TIME, wait=0.1):
@@ -41,9 +41,7 @@ async def invoice_plainly(client: Client, partition: int) -> None:
     position = await client.fetch_cursor(PLAIN_CURSOR, ORDERS, partition)
     start = StartAt.earliest() if position is None else StartAt.offset(position + 1)
     count = 0
-    orders = client.subscribe(
-        ORDERS, partition=partition, start=start, isolation=Isolation.READ_COMMITTED
-    )
+    orders = client.subscribe(ORDERS, partition=partition, start=start, committed=True)
     async for batch in orders.batches(max_size=_AT_A_TIME, wait=0.1):
         records = [Record(order.value, partition=partition) for order in batch]
         await client.publish_many(PLAIN_INVOICES, records)

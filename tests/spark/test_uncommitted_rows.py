@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from liftbridge_aio import AckPolicy, Client, ClientOptions, Isolation
+from liftbridge_aio import AckPolicy, Client, ClientOptions
 from liftbridge_aio.broker import EmbeddedBroker
 from liftbridge_aio.model import ACK_HEADER
 from liftbridge_aio.retry import Backoff
@@ -51,11 +51,11 @@ def some_rows(count: int) -> list[OutgoingRow]:
     return [(STREAM, b"%d" % row, None, None, row % PARTITIONS) for row in range(count)]
 
 
-async def values(client: Client, isolation: Isolation) -> list[list[int]]:
+async def values(client: Client, *, committed: bool) -> list[list[int]]:
     """Read each partition."""
     found = []
     for partition in range(PARTITIONS):
-        reading = client.read(STREAM, partition=partition, isolation=isolation)
+        reading = client.read(STREAM, partition=partition, committed=committed)
         rows = [each async for each in reading if ACK_HEADER not in each.transaction_headers]
         found.append([int(row.value) for row in rows])
     return found
@@ -80,11 +80,11 @@ async def publish_all(client: Client, publisher: BatchPublisher) -> None:
 async def test_rows_are_hidden_until_they_are_committed(client: Client) -> None:
     publisher = a_publisher()
     await publish_all(client, publisher)
-    assert await values(client, Isolation.READ_COMMITTED) == [[], []]
-    assert await values(client, Isolation.UNCOMMITTED) == WHOLE
+    assert await values(client, committed=True) == [[], []]
+    assert await values(client, committed=False) == WHOLE
     await commit(client, publisher)
     await commit(client, publisher)
-    assert await values(client, Isolation.READ_COMMITTED) == WHOLE
+    assert await values(client, committed=True) == WHOLE
 
 
 @pytest.mark.parametrize("at", ["reply", "request"])
@@ -99,8 +99,8 @@ async def test_rows_around_a_failure_are_shown_once_and_in_order(
     assert lost.applied == 3
     assert len(publisher.uncommitted()) >= (2 if skip else 1)
     await commit(client, publisher)
-    assert await values(client, Isolation.READ_COMMITTED) == WHOLE
-    everything = await values(client, Isolation.UNCOMMITTED)
+    assert await values(client, committed=True) == WHOLE
+    everything = await values(client, committed=False)
     assert sum(map(len, everything)) > ROWS
 
 
@@ -117,7 +117,7 @@ async def test_a_server_that_is_away_repeats_nothing(
     await rest
     await publisher.finish(client)
     await commit(client, publisher)
-    assert await values(client, Isolation.READ_COMMITTED) == WHOLE
+    assert await values(client, committed=True) == WHOLE
 
 
 async def test_an_attempt_that_is_given_up_shows_nothing(client: Client) -> None:
@@ -127,7 +127,7 @@ async def test_an_attempt_that_is_given_up_shows_nothing(client: Client) -> None
     assert first.uncommitted() == ()
     await publish_all(client, second)
     await commit(client, second)
-    assert await values(client, Isolation.READ_COMMITTED) == WHOLE
+    assert await values(client, committed=True) == WHOLE
 
 
 def test_rows_stored_out_of_order_are_noticed() -> None:

@@ -84,7 +84,7 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "aclose": {},
     "statistics": {},
 }
-SUBSCRIBE_OPTIONS = {"resubscribe_timeout", "resume", "from_isr_replica", "reverse"}
+SUBSCRIBE_OPTIONS = {"resubscribe_timeout", "unpause", "from_isr_replica", "reverse"}
 WITHOUT_TIMEOUT = {"aclose", "statistics"}  # bounded by close_timeout; waits for nothing
 
 

@@ -48,7 +48,7 @@ class ReadingPlan:
     stop: StopAt | None
     resubscribe_timeout: Duration | None
     """Seconds to retry after a break; None: without limit."""
-    resume: bool
+    unpause: bool
     from_isr_replica: bool
     reverse: bool
     timeout: float
@@ -81,7 +81,7 @@ class ReadingPlan:
                 "stop is a StopAt, such as StopAt.latest(), or None",
             )
             check_flags(
-                resume=self.resume, from_isr_replica=self.from_isr_replica, reverse=self.reverse
+                unpause=self.unpause, from_isr_replica=self.from_isr_replica, reverse=self.reverse
             )
             if self.resubscribe_timeout is not None:
                 seconds(self.resubscribe_timeout, "resubscribe_timeout")

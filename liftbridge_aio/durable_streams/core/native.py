@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, Isolation, Message
+from liftbridge_aio.model import ACK_HEADER, UUID_HEADER, Message
 from liftbridge_aio.transactions.core.uuid import is_in_transaction
 from liftbridge_aio.transactions.reading import ReadCommitted
 
@@ -74,11 +74,11 @@ class NativeView:
     def __init__(
         self, *, committed: bool, skip_truncated: bool, skip_malformed: bool = False
     ) -> None:
-        self.isolation: Isolation | ReadCommitted = Isolation.UNCOMMITTED
-        """The isolation with which to read the partition."""
+        self.reads: bool | ReadCommitted = False
+        """The `committed=` with which to read the partition."""
         if committed:
             # Acks say which position the messages before them have.
-            self.isolation = ReadCommitted(
+            self.reads = ReadCommitted(
                 acks=True,
                 on_truncated="skip" if skip_truncated else "error",
                 on_malformed="skip" if skip_malformed else "error",

@@ -25,7 +25,7 @@ from liftbridge_aio.errors import (
     RequestTimeout,
     StreamReset,
 )
-from liftbridge_aio.model import AckPolicy, Isolation, PartitionInfo, StartAt
+from liftbridge_aio.model import AckPolicy, PartitionInfo, StartAt
 from liftbridge_aio.options import timer_seconds
 from liftbridge_aio.retry import Backoff
 
@@ -124,7 +124,7 @@ class FollowedLog:
             LiftbridgeError: it could not be read.
         """
         await self._committed()
-        found = await self._client.last(self.stream, n=1, partition=self.partition, resume=True)
+        found = await self._client.last(self.stream, n=1, partition=self.partition, unpause=True)
         return found[-1].timestamp / 1e9 if found else 0.0
 
     async def open_at_end(self) -> None:
@@ -169,8 +169,8 @@ class FollowedLog:
                 self.stream,
                 partition=self.partition,
                 start=StartAt.offset(self.next_offset),
-                resume=view is None,
-                isolation=Isolation.UNCOMMITTED if view is None else view.isolation,
+                unpause=view is None,
+                committed=False if view is None else view.reads,
             )
             async with subscription:
                 async for batch in subscription.batches():

@@ -12,7 +12,7 @@ from liftbridge_aio._runtime.supervisor import Supervisor
 from liftbridge_aio.durable_streams.core.native import NativeView
 from liftbridge_aio.durable_streams.core.stream_log import Append, Outcome, StreamLog
 from liftbridge_aio.errors import IncorrectOffset
-from liftbridge_aio.model import Isolation, StartAt, StopAt
+from liftbridge_aio.model import StartAt, StopAt
 from liftbridge_aio.transactions.errors import TransactionTruncated
 
 from .followed_log import FollowedLog
@@ -260,8 +260,8 @@ class HostedStream:
             start=StartAt.offset(offset),
             stop=StopAt.offset(stop),
             partition=self.log.partition,
-            resume=view is None,
-            isolation=Isolation.UNCOMMITTED if view is None else view.isolation,
+            unpause=view is None,
+            committed=False if view is None else view.reads,
         )
         values: list[bytes] = []
         size = 0

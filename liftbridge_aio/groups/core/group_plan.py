@@ -43,7 +43,7 @@ class GroupPlan:
     commit_interval: float | None
     on_assigned: RebalanceCallback | None
     on_revoked: RebalanceCallback | None
-    resume: bool
+    unpause: bool
     """True to resume paused partitions, now and later."""
     timeout: float
     """Seconds to join; also the timeout of other calls."""

@@ -9,7 +9,6 @@ effect.
 from __future__ import annotations
 
 import difflib
-import enum
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -248,7 +247,7 @@ def time_span(options: Mapping[str, str], name: str, *, default: float) -> float
     return value
 
 
-_Choice = TypeVar("_Choice", bound=enum.Enum)
+_Choice = TypeVar("_Choice")
 
 
 def one_of(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from liftbridge_aio._core.arguments import INT32_MAX
-from liftbridge_aio.model import AckPolicy, Isolation, StreamPartition
+from liftbridge_aio.model import AckPolicy, StreamPartition
 from liftbridge_aio.spark.errors import InvalidOption
 
 from .connection_options import ConnectionOptions
@@ -55,8 +55,8 @@ _TRIGGER_DELAY: Final = 15 * 60.0
 _MAX_IN_FLIGHT: Final = 16_384
 _PUBLISH_TIMEOUT: Final = 30.0
 _ISOLATIONS: Final = {
-    "read_committed": Isolation.READ_COMMITTED,
-    "read_uncommitted": Isolation.UNCOMMITTED,
+    "read_committed": True,
+    "read_uncommitted": False,
 }
 _STRATEGIES: Final = {strategy.value: strategy for strategy in NoOffsetStrategy}
 
@@ -125,7 +125,7 @@ class ReadOptions:
     arrow_batch_rows: int = _BATCH_ROWS
     pushdown_filters: bool = False
     """Batch queries only."""
-    isolation: Isolation = Isolation.READ_COMMITTED
+    committed: bool = True
     on_malformed: OnMalformed = OnMalformed.ERROR
     read_timeout: float = _READ_TIMEOUT
     """Seconds without a message after which reading a range fails."""
@@ -166,9 +166,7 @@ class ReadOptions:
                 options, "arrowBatchRows", default=_BATCH_ROWS, most=INT32_MAX
             ),
             pushdown_filters=switch(options, "pushdownFilters", default=False),
-            isolation=one_of(
-                options, "isolationLevel", _ISOLATIONS, default=Isolation.READ_COMMITTED
-            ),
+            committed=one_of(options, "isolationLevel", _ISOLATIONS, default=True),
             on_malformed=one_of(options, "onMalformed", _ON_MALFORMED, default=OnMalformed.ERROR),
             read_timeout=seconds_above_zero(options, "readTimeout", default=_READ_TIMEOUT),
             positions_group=_group(options),

@@ -253,7 +253,7 @@ async def first_messages(
         start=StartAt.offset(start),
         stop=StopAt.offset(end - 1),
         resubscribe_timeout=UNSET if timeout is None else timeout,
-        resume=True,
+        unpause=True,
         timeout=timeout,
     )
     async with subscription:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from liftbridge_aio._core.arguments import INT64_MAX
-from liftbridge_aio.model import Isolation, StreamPartition, ns_from_datetime
+from liftbridge_aio.model import StreamPartition, ns_from_datetime
 from liftbridge_aio.spark.core.offsets import OffsetRange
 from liftbridge_aio.spark.core.options import ReadOptions
 
@@ -161,7 +161,7 @@ class PushdownReader(BatchReader):
     def wanted(self, ranges: Sequence[OffsetRange]) -> Sequence[OffsetRange]:
         """Return the parts of the planned ranges within the filters."""
         bounds = self._bounds
-        if self._options.isolation is Isolation.READ_COMMITTED:
+        if self._options.committed:
             bounds = bounds.without_ends()
         left, times = bounds.clip(ranges), bounds.microseconds
         if times == EVERYTHING or not left:

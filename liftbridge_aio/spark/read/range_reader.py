@@ -21,7 +21,7 @@ from liftbridge_aio.errors import (
     RequestTimeout,
     StreamReset,
 )
-from liftbridge_aio.model import Isolation, StartAt, StopAt
+from liftbridge_aio.model import StartAt, StopAt
 from liftbridge_aio.spark.connection import connection_to
 from liftbridge_aio.spark.core.data_loss import Finding, Loss, judge_gap, judge_range, raise_or_warn
 from liftbridge_aio.spark.core.offsets import OffsetRange
@@ -113,7 +113,7 @@ class RangeReader:
                 whole=options.fail_on_data_loss,
                 on_malformed=options.on_malformed,
             )
-            if options.isolation is Isolation.READ_COMMITTED
+            if options.committed
             else None
         )
 
@@ -152,7 +152,7 @@ class RangeReader:
             start=StartAt.offset(wanted.start),
             stop=StopAt.offset(wanted.last),
             resubscribe_timeout=options.read_timeout,
-            resume=True,
+            unpause=True,
             timeout=options.read_timeout,
         )
         try:
@@ -211,7 +211,7 @@ class RangeReader:
             start=StartAt.offset(max(oldest, part.begin)),
             stop=StopAt.offset(part.end - 1),
             resubscribe_timeout=limit,
-            resume=True,
+            unpause=True,
             timeout=limit,
         )
         async with subscription, asyncio.timeout(None) as idle:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection
 
-from liftbridge_aio import Client, Isolation, LiftbridgeError, StartAt
+from liftbridge_aio import Client, LiftbridgeError, StartAt
 
 from .program import PACE, SAFE, Orders, Program, Surroundings, new_client
 
@@ -43,7 +43,7 @@ class Producing(Program):
                 self.target,
                 partition=0,
                 start=StartAt.earliest(),
-                isolation=Isolation.READ_COMMITTED,
+                committed=True,
                 resubscribe_timeout=None,
             ) as numbers:
                 async for number in numbers:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter, defaultdict
 from typing import ClassVar
 
-from liftbridge_aio import Client, Isolation, Message, StartAt
+from liftbridge_aio import Client, Message, StartAt
 from liftbridge_aio.queue import Delivery, Queue, QueueOptions
 from liftbridge_aio.transactions import (
     CheckpointStream,
@@ -51,7 +51,7 @@ class Invoicing(Program):
         async with client.subscribe(
             self.target,
             start=StartAt.earliest(),
-            isolation=Isolation.READ_COMMITTED,
+            committed=True,
             resubscribe_timeout=None,
         ) as results:
             async for result in results:
@@ -105,7 +105,7 @@ class Invoicing(Program):
             self.target,
             start=StartAt.offset(start),
             partition=partition,
-            isolation=Isolation.READ_COMMITTED,
+            committed=True,
         )
         async with reading as messages:
             return [each async for each in messages]

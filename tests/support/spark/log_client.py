@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from liftbridge_aio import (
     Client,
-    Isolation,
     Message,
     Record,
     StartAt,
@@ -76,7 +75,7 @@ class LogClient(Closing):
         async def read(client: Client) -> list[Message]:
             found = []
             for number in numbers:
-                reading = client.read(stream, partition=number, isolation=Isolation.READ_COMMITTED)
+                reading = client.read(stream, partition=number, committed=True)
                 found += [message async for message in reading]
             return found
 

@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "start": StartAt.new_only(),
     "stop": None,
     "resubscribe_timeout": 30.0,
-    "resume": False,
+    "unpause": False,
     "from_isr_replica": False,
     "reverse": False,
     "timeout": 10.0,

@@ -20,7 +20,7 @@ PLAN: dict[str, Any] = {
     "start": StartAt.earliest(),
     "stop": None,
     "resubscribe_timeout": 30.0,
-    "resume": False,
+    "unpause": False,
     "reverse": False,
     "timeout": 10.0,
     "now": 0,

@@ -39,7 +39,7 @@ async def test_a_paused_partition_shows_its_end_after_a_restart(
 
         assert (partition.high_watermark, partition.newest_offset) == (0, 0)
         async with client.subscribe(
-            "s", start=StartAt.earliest(), stop=StopAt.latest(), resume=True
+            "s", start=StartAt.earliest(), stop=StopAt.latest(), unpause=True
         ) as messages:
             assert [message.value async for message in messages] == [b"kept"]
 
