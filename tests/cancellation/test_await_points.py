@@ -158,6 +158,7 @@ async def publish_on_a_link_that_breaks(scene: Scene) -> None:
 
 async def publish_to_subject(scene: Scene) -> None:
     await scene.client.publish_to_subject("subject", b"")
+    await scene.client.publish_unacked_to_subject("subject", b"")
 
 
 async def read(scene: Scene) -> None:
@@ -189,18 +190,19 @@ async def read_on(scene: Scene) -> None:
 
 
 async def seek_and_pause(scene: Scene) -> None:
-    async with scene.client.subscribe("s", start=EARLIEST) as subscription:
+    async with scene.client.subscribe("s", partition=0, start=EARLIEST) as subscription:
         await anext(subscription)
         subscription.pause()
         await subscription.seek(0)
         subscription.resume()
         await anext(subscription)
+        await subscription.lag()
 
 
 async def read_all_partitions(scene: Scene) -> None:
     async with scene.client.subscribe("s", start=EARLIEST) as subscription:
         await anext(subscription)
-        await subscription.seek(0)
+        await subscription.seek({0: 0, 1: 0})
         async for _ in subscription.batches(10):
             break
         await subscription.lag()
@@ -285,7 +287,7 @@ async def commit_with_a_store(scene: Scene) -> None:
 async def read_what_is_committed(scene: Scene) -> None:
     async for _ in scene.client.read("t", partition=0, committed=True):
         pass
-    await scene.client.last("t", n=3, committed=True)
+    await scene.client.last("t", partition=0, n=3, committed=True)
 
 
 async def manage_streams(scene: Scene) -> None:

@@ -215,13 +215,12 @@ async def test_the_owner_finishes_a_commit_in_doubt(broker: EmbeddedBroker, clie
         )
         async with second, second.transaction() as transaction:
             await transaction.publish("results", second.value)
-        waiting = asyncio.create_task(transaction.resume())
         closing = asyncio.create_task(queue.aclose())
         await asyncio.wait([closing], timeout=0.3)
         assert not closing.done()
         refusal.cancel()
         await closing
-        await waiting
+        await transaction.resume()
         assert await shows([b"0", b"1"])
 
 

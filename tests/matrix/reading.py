@@ -90,7 +90,7 @@ async def read_in_reverse(cell: Cell) -> str:
 @operation(BOUNDED, "last(3)", on=On.SHARED)
 async def read_the_last(cell: Cell) -> str:
     kept = sorted(cell.place.logs.get(0, {}))
-    messages = await cell.user.last(cell.stream, n=3)
+    messages = await cell.user.last(cell.stream, partition=0, n=3)
     return seen(cell, messages, start={0: kept[-3] if len(kept) > 3 else 0})
 
 
