@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from liftbridge_aio._core.arguments import about, partition_numbers
 from liftbridge_aio._core.public_face import as_one_class
 from liftbridge_aio._runtime.bounded_gather import bounded_gather
-from liftbridge_aio.errors import InvalidRequest, LiftbridgeError, UsageError
+from liftbridge_aio.errors import ClientClosed, InvalidRequest, LiftbridgeError, UsageError
 from liftbridge_aio.model import EndReason, Message, StartAt
 from liftbridge_aio.options import Duration, timer_seconds
 from liftbridge_aio.wire.raw_message import RawMessage
@@ -333,6 +333,8 @@ class MergedSubscription(SubscriptionBase):
                 info = await self._network.metadata.stream(
                     self.stream, self._plan.timeout, renew=True
                 )
+            except ClientClosed:
+                raise  # it has not begun, and each further step fails, too
             except LiftbridgeError:
                 self._drop()
                 raise
@@ -350,7 +352,11 @@ class MergedSubscription(SubscriptionBase):
             return  # another task has begun it meanwhile
         self._state = SubscriptionState.READING
         readers = [seekable.current for seekable in seekables]
-        self._read(readers)
+        try:
+            self._read(readers)
+        except ClientClosed:
+            self._state = SubscriptionState.NEW  # as above
+            raise
         await self._accepted(readers)
 
     def _read(self, readers: Sequence[PartitionReader]) -> None:

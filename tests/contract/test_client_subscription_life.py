@@ -44,10 +44,11 @@ async def nothing_is_read(client: Client) -> None:
         await eventually(none_left)
 
 
+@pytest.mark.parametrize("partition", [None, 0, [0]])
 async def test_a_step_after_the_client_was_closed_fails_each_time(
-    client: Client, letters: str
+    client: Client, letters: str, partition: int | list[int] | None
 ) -> None:
-    subscription = client.subscribe(letters, start=EARLIEST)
+    subscription = client.subscribe(letters, partition=partition, start=EARLIEST)
     await client.aclose()
     for _ in range(2):
         with pytest.raises(ClientClosed):

@@ -241,7 +241,7 @@ async def send_events(cell: Cell) -> str:
             await stack.enter_async_context(cell.probing([0]))
             return write
 
-        events = EventStream(cell.stream, None, start=EARLIEST)
+        events = EventStream(cell.stream, None, partition=0, start=EARLIEST)
         await events.serve(Service(cell.user), begin, here.wait)
     if statuses != [200]:
         return f"status {statuses[0]}"

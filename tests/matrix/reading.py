@@ -45,7 +45,8 @@ def last_of(cell: Cell) -> int:
 
 @operation(BOUNDED, "read()", on=On.SHARED)
 async def read(cell: Cell) -> str:
-    return seen(cell, [message async for message in cell.user.read(cell.stream)], start=ONE)
+    reading = cell.user.read(cell.stream, partition=0)
+    return seen(cell, [message async for message in reading], start=ONE)
 
 
 @operation(BOUNDED, "read() of all partitions", on=On.SHARED)
@@ -97,7 +98,7 @@ async def read_the_last(cell: Cell) -> str:
 @operation(BOUNDED, "values", on=On.SHARED)
 async def read_values(cell: Cell) -> str:
     values = cell.user.values(cell.stream, BYTES)
-    reading = values.read(cell.user.read(cell.stream))
+    reading = values.read(cell.user.read(cell.stream, partition=0))
     return seen(cell, [decoded.message async for decoded in reading], start=ONE)
 
 

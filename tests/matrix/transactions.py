@@ -17,7 +17,7 @@ VALUES: Final = (b"first of a transaction", b"second of a transaction")
 
 @operation(TABLE, "committed read()", on=On.SHARED)
 async def read_committed(cell: Cell) -> str:
-    reading = cell.user.read(cell.stream, committed=COMMITTED)
+    reading = cell.user.read(cell.stream, partition=0, committed=COMMITTED)
     return seen(cell, [message async for message in reading], start=ONE)
 
 
@@ -59,7 +59,7 @@ async def publish_by_a_producer(cell: Cell) -> str:
 
 async def committed(cell: Cell) -> str:
     """Say how much of the transaction a committed reading shows."""
-    reading = cell.user.read(cell.stream, committed=COMMITTED, unpause=True)
+    reading = cell.user.read(cell.stream, partition=0, committed=COMMITTED, unpause=True)
     found = [message.value async for message in reading if message.value in VALUES]
     shown = {(): NOTHING, VALUES: ALL}.get(tuple(found), f"{found}")
     return f"committed, {shown}"
