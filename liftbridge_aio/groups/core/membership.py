@@ -421,6 +421,7 @@ class Membership:
         # expulsion.
         self._evict = self.consumer if self._own and not certain else None
         self._join_unknown = False
+        self._missing_since = None
         self.consumer = next(self._ids)
         self._deadline = math.inf
         self._failures = 0

@@ -216,3 +216,12 @@ def test_a_rejoin_without_streams_ends_after_a_while() -> None:
         member.answer(refused(GroupRefusal.NO_STREAM))
     assert 1.5 < member.now - began < 4
     assert member.core.state is GroupState.REJOINING
+
+
+def test_a_group_that_was_missing_says_nothing_of_its_streams() -> None:
+    member = Played().joined()
+    while member.core.state is not GroupState.REJOINING:
+        member.answer(refused(GroupRefusal.NO_GROUP))
+    while not isinstance(member.answer(refused(GroupRefusal.NO_STREAM)), Join):
+        pass
+    assert member.core.has_streams
