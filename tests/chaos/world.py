@@ -16,7 +16,6 @@ from typing import Any, Final, Literal
 from chaos.goaway import GoawayProxy
 from chaos.witness import Witness, running_witness
 from liftbridge_aio import Client, ClientOptions
-from liftbridge_aio.broker import Flaws
 from liftbridge_aio.testing import Direction
 from support.servers.build import build_nats, build_server, pinned_version
 from support.servers.cluster import NODE_IDS, LiftbridgeCluster
@@ -53,8 +52,6 @@ class RealWorld:
         witness: looks at them past the links.
         seed: decides what is left to chance.
     """
-
-    flaws = Flaws(cuts_committed=True)
 
     def __init__(self, cluster: LiftbridgeCluster, witness: Witness, seed: int) -> None:
         self.chance = random.Random(f"{seed}:world")

@@ -32,7 +32,7 @@ def main() -> int:
         "--without", choices=GUARDS, help="take out a guard; stop when it is missed"
     )
     parser.add_argument("--faults", help="the numbers of the faults of one seed, such as 3,5")
-    parser.add_argument("--flaws", help="those of the brokers, such as loses_answers, or none")
+    parser.add_argument("--flaws", help="those of the servers, such as loses_answers, or none")
     parser.add_argument("--guards", action="store_true", help="find what each guard is good for")
     parser.add_argument("--shrink", action="store_true", help="find the shortest run that fails")
     options = parser.parse_args()
@@ -74,7 +74,10 @@ def find_guards() -> int:
     """Take out each guard in turn, and say which seed misses it."""
     missed = 0
     for name, guard in GUARDS.items():
+        words: tuple[str, ...]
         words = ("--without", name, "--program", guard.program, "--count", str(MOST_SEEDS))
+        if guard.flaws:
+            words += ("--flaws", guard.flaws)
         found = subprocess.run(
             [sys.executable, "-m", "simulation", *words],
             capture_output=True,

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from liftbridge_aio.broker import Flaws
 from liftbridge_aio.testing.simulation.faults import Fault, inflict, plan
 from liftbridge_aio.testing.simulation.processes import leaves
 from liftbridge_aio.testing.simulation.shrink import fewest
 from liftbridge_aio.testing.simulation.world import World
 
-from .flaws import CutMessages, drawn_flaws
+from .flaws import DISKS, LOSSY, SYNCED_DISKS, LostMessages, drawn_flaws, flaws_of
 from .load import Load, drawn_programs
 from .programs import ALL, AT_LEAST_ONCE
+from .stored_logs import put_on_disks
 
 BOUND = 300.0
 """Simulated seconds for everything besides the faults."""
@@ -44,10 +46,15 @@ class Run:
 
     @property
     def flawed(self) -> tuple[str, ...]:
-        """The flaws, but for one with which the programs cannot keep what they promise."""
+        """The flaws, but for those with which the programs cannot keep what they promise."""
         flaws = drawn_flaws(self.seed) if self.flaws is None else self.flaws
         sturdy = {each.__name__ for each in AT_LEAST_ONCE}.issuperset(self.programs)
-        return tuple(each for each in flaws if sturdy or each != "cuts_committed")
+        return tuple(each for each in flaws if sturdy or each not in LOSSY)
+
+    @property
+    def is_lossy(self) -> bool:
+        """True if servers lose what they had acked."""
+        return not LOSSY.isdisjoint(self.flawed)
 
     @property
     def planned(self) -> list[Fault]:
@@ -76,6 +83,7 @@ class Result:
         simulated: seconds.
         took: seconds on a clock.
         published: how many orders were acked.
+        excused: how many of these need not be there, as servers have lost them.
         recovered: for each program, the seconds after the last fault until it lacked nothing.
         kinds: of the faults.
         errors: why it failed, if it did.
@@ -86,6 +94,7 @@ class Result:
     simulated: float = 0.0
     took: float = 0.0
     published: int = 0
+    excused: int = 0
     recovered: dict[str, float] = field(default_factory=dict)
     kinds: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
@@ -93,6 +102,7 @@ class Result:
     def __str__(self) -> str:
         programs = ", ".join(self.recovered) or "no program has recovered"
         figures = f"{self.simulated:.0f} s in {self.took:.1f} s, {self.published} acked"
+        figures += f" ({self.excused} lost)" if self.excused else ""
         flaws = ", ".join(self.run.flawed) or "no flaws"
         failures = "".join(f"\n  {each}" for each in self.errors)
         return f"seed {self.run.seed}: {figures}, {programs}; {flaws}; {self.digest[:12]}{failures}"
@@ -101,24 +111,28 @@ class Result:
 def simulate(run: Run) -> Result:
     """Run a world."""
     began = time.perf_counter()
-    flaws = Flaws(**dict.fromkeys(run.flawed, True))
     programs = [each for each in ALL if each.__name__ in run.programs] or drawn_programs(
-        run.seed, sturdy=flaws.cuts_committed
+        run.seed, sturdy=run.is_lossy
     )
     world = World(
         run.seed,
         clusters=max(each.clusters for each in programs),
         by_priority=run.seed % 3 == 0,  # every third seed
-        flaws=flaws,
+        flaws=flaws_of(run.flawed),
     )
-    load = Load(world, programs, CutMessages(world))
+    losses = LostMessages(world, are_excused=run.is_lossy)
+    load = Load(world, programs, losses)
     result = Result(run, kinds=tuple(each.kind for each in run.planned))
     try:
-        world.run(lambda: load.run(partial(inflict, world, run.planned)), run.seconds + BOUND)
+        with TemporaryDirectory() as folder:
+            if not DISKS.keys().isdisjoint(run.flawed):
+                put_on_disks(world, losses, Path(folder), are_synced=SYNCED_DISKS in run.flawed)
+            world.run(lambda: load.run(partial(inflict, world, run.planned)), run.seconds + BOUND)
     except Exception as error:  # noqa: BLE001 - a report for each seed
         result.errors = tuple(f"{type(each).__name__}: {each}" for each in leaves(error))
     result.digest, result.simulated = world.trace_hash(), world.now
-    result.published, result.recovered = load.report.published, load.report.recovered
+    result.published, result.excused = load.report.published, load.report.excused
+    result.recovered = load.report.recovered
     result.took = time.perf_counter() - began
     return result
 
@@ -160,7 +174,7 @@ def shrink(run: Run, tell: Callable[[str], None]) -> Run:
             tell(shorter.command)
         return found
 
-    drawn = drawn_programs(run.seed, sturdy="cuts_committed" in run.flawed)
+    drawn = drawn_programs(run.seed, sturdy=run.is_lossy)
     programs = run.programs or tuple(each.__name__ for each in drawn)
     flaws = run.flawed
 

@@ -9,14 +9,14 @@ a part of the other writes of each file, are on the disk; the next write is torn
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from liftbridge_aio.broker.storage import atomic_files, disk_store
 from liftbridge_aio.broker.storage.open_files import OpenFiles
 
 FOLDER: Final = 0
@@ -43,11 +43,13 @@ class Disk:
     Args:
         root: the folder; what is elsewhere is on no disk.
         chance: decides what a crash leaves.
+        is_synced: True: each change is stored at once, and a crash tears the next write only.
     """
 
-    def __init__(self, root: Path, chance: random.Random) -> None:
+    def __init__(self, root: Path, chance: random.Random, *, is_synced: bool = False) -> None:
         self.root = root
         self._chance = chance
+        self.is_synced = is_synced
         self._names: dict[str, int] = {}
         """The names that a process sees."""
         self._stored_names: dict[str, int] = {}
@@ -61,45 +63,31 @@ class Disk:
         self._image: dict[str, bytes | None] | None = None
         """What a crash has left, until it is restored; None stands for a folder."""
 
-    def stand_ins(self) -> list[tuple[object, str, object]]:
-        """Return what replaces the functions that change files, as `World.replaced` has it."""
-        return [
-            (OpenFiles, "write", self._noting(OpenFiles.write, self._on_write)),
-            (OpenFiles, "truncate", self._noting(OpenFiles.truncate, self._on_truncate)),
-            (OpenFiles, "sync", self._noting(OpenFiles.sync, self._on_sync)),
-            (Path, "touch", self._noting(Path.touch, self._on_touch)),
-            (Path, "mkdir", self._noting(Path.mkdir, self._on_mkdir)),
-            (Path, "replace", self._noting(Path.replace, self._on_rename)),
-            (Path, "rename", self._noting(Path.rename, self._on_rename)),
-            (Path, "unlink", self._noting(Path.unlink, self._on_remove)),
-            (shutil, "rmtree", self._noting(shutil.rmtree, self._on_remove)),
-            *(
-                (module, "write_temporary", self._write_temporary)
-                for module in (atomic_files, disk_store)
-            ),
-        ]
-
     def crash(self) -> None:
         """Decide what is on the disk from now on, whatever is written until it is restored."""
-        chance = self._chance
-        names = chance.choice([self._stored_names, *self._changes])
+        chance, is_synced = self._chance, self.is_synced
+        names = self._names if is_synced else chance.choice([self._stored_names, *self._changes])
         contents = dict(self._stored)
         for file, writes in self._writes.items():
-            kept = chance.randint(0, len(writes))
+            kept = len(writes) if is_synced else chance.randint(0, len(writes))
             for each in writes[:kept]:
                 contents[file] = each.apply(contents.get(file, b""))
-            if kept < len(writes) and (torn := writes[kept]).data:
+            before, torn = contents.get(file, b""), writes[min(kept, len(writes) - 1)]
+            if torn.data and (is_synced or kept < len(writes)):
                 part = torn.data[: chance.randrange(len(torn.data))]
                 part = chance.choice((part, bytes(len(part))))  # or its blocks are empty
-                contents[file] = torn._replace(data=part).apply(contents.get(file, b""))
+                position = len(before) if is_synced else torn.position
+                contents[file] = Write(position, part).apply(before)
         self._image = {
             name: None if file == FOLDER else contents.get(file, b"")
             for name, file in names.items()
         }
 
     def restore(self) -> None:
-        """Make the files what the crash has left."""
-        image, self._image = self._image or {}, None
+        """Make the files what the crash has left, if there was one."""
+        image, self._image = self._image, None
+        if image is None:
+            return
         for path in self.root.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -118,27 +106,14 @@ class Disk:
         self._changes.clear()
         self._stored_names = dict(self._names)
 
-    def _noting(self, change: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
-        """Return a function that changes a file, and notes the change."""
+    @property
+    def files(self) -> list[str]:
+        """The paths of all files."""
+        return [path for path, file in self._names.items() if file != FOLDER]
 
-        def noted(*arguments: Any, **options: Any) -> Any:
-            result = change(*arguments, **options)
-            path = str(arguments[1] if isinstance(arguments[0], OpenFiles) else arguments[0])
-            if path.startswith(str(self.root)) and self._image is None:
-                note(path, *arguments[1 + isinstance(arguments[0], OpenFiles) :])
-            return result
-
-        return noted
-
-    def _write_temporary(self, path: Path, parts: Iterable[bytes]) -> Path:
-        data = b"".join(parts)
-        written = _write_temporary(path, [data])
-        if str(path).startswith(str(self.root)) and self._image is None:
-            self._names.pop(str(written), None)
-            self._on_touch(str(written))
-            self._on_write(str(written), data, 0)
-            self._on_sync(str(written))
-        return written
+    def notes(self, path: str) -> bool:
+        """Return True if what happens to a path is noted."""
+        return self._image is None and _is_in(path, str(self.root))
 
     def _on_write(self, path: str, data: bytes, position: int) -> None:
         self._writes[self._names[path]].append(Write(position, bytes(data)))
@@ -148,10 +123,14 @@ class Disk:
 
     def _on_sync(self, path: str) -> None:
         file = self._names[path]
-        for each in self._writes.pop(file, ()):
-            self._stored[file] = each.apply(self._stored.get(file, b""))
+        self._stored[file] = Path(path).read_bytes()
+        self._writes.pop(file, None)
         self._stored_names = dict(self._names)
         self._changes.clear()
+
+    def _on_open(self, path: str, mode: str = "r") -> None:
+        if "w" in mode:
+            self._change({**self._names, path: next(self._numbers)})
 
     def _on_touch(self, path: str, *_: object) -> None:
         if path not in self._names:
@@ -159,7 +138,7 @@ class Disk:
 
     def _on_mkdir(self, path: str, *_: object) -> None:
         for each in reversed((path, *map(str, Path(path).parents))):
-            if each.startswith(str(self.root)) and each not in self._names:
+            if _is_in(each, str(self.root)) and each not in self._names:
                 self._change({**self._names, each: FOLDER})
 
     def _on_rename(self, path: str, target: Path) -> None:
@@ -179,7 +158,45 @@ class Disk:
             self._changes.append(names)
 
 
-_write_temporary: Final = atomic_files.write_temporary
+def stand_ins(disks: Sequence[Disk]) -> list[tuple[object, str, object]]:
+    """Return what replaces the functions that change files, as `World.replaced` has it.
+
+    Args:
+        disks: those that note the changes; there may be more of them later.
+    """
+
+    def noting(change: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        """Return a function that changes a file, and notes the change."""
+
+        def noted(*arguments: Any, **options: Any) -> Any:
+            result = change(*arguments, **options)
+            path, *rest = arguments[1:] if isinstance(arguments[0], OpenFiles) else arguments
+            for disk in disks:
+                if disk.notes(str(path)):
+                    note(disk, str(path), *rest)
+            return result
+
+        return noted
+
+    def sync(descriptor: int) -> None:
+        opened = os.fstat(descriptor)
+        for disk in disks:
+            for path in disk.files:
+                if disk.notes(path) and os.path.samestat(opened, Path(path).stat()):
+                    disk._on_sync(path)
+
+    return [
+        (os, "fsync", sync),  # the disk of this machine need not do it
+        (OpenFiles, "write", noting(OpenFiles.write, Disk._on_write)),
+        (OpenFiles, "truncate", noting(OpenFiles.truncate, Disk._on_truncate)),
+        (Path, "open", noting(Path.open, Disk._on_open)),
+        (Path, "touch", noting(Path.touch, Disk._on_touch)),
+        (Path, "mkdir", noting(Path.mkdir, Disk._on_mkdir)),
+        (Path, "replace", noting(Path.replace, Disk._on_rename)),
+        (Path, "rename", noting(Path.rename, Disk._on_rename)),
+        (Path, "unlink", noting(Path.unlink, Disk._on_remove)),
+        (shutil, "rmtree", noting(shutil.rmtree, Disk._on_remove)),
+    ]
 
 
 def _is_in(name: str, folder: str) -> bool:

@@ -27,6 +27,7 @@ class Guard(NamedTuple):
         text: it, which stands there once.
         without: what stands there without it.
         program: one that relies on it.
+        flaws: those of the servers, as `--flaws` has them; none: those that a seed draws.
     """
 
     what: str
@@ -34,6 +35,7 @@ class Guard(NamedTuple):
     text: str
     without: str
     program: str
+    flaws: str = ""
 
 
 GUARDS: Final[dict[str, Guard]] = {
@@ -164,6 +166,38 @@ GUARDS: Final[dict[str, Guard]] = {
         "        if times:\n",
         "        if False:\n",
         "Mirroring",
+    ),
+    "synced messages": Guard(
+        "no index on the disk counts messages that are not there",
+        "broker.storage.disk_segment",
+        "        self._files.sync(self._file)\n        replace_file",
+        "        replace_file",
+        "Reading",
+        "unsynced_disks",
+    ),
+    "synced files": Guard(
+        "a file is replaced by one that is on the disk",
+        "broker.storage.atomic_files",
+        "            os.fsync(file.fileno())",
+        "            pass",
+        "Reading",
+        "unsynced_disks",
+    ),
+    "synced journal": Guard(
+        "a stream or an ISR that changes is on the disk before it changes",
+        "broker.storage.journal",
+        "            self._files.sync(self._file)\n        except",
+        "            pass\n        except",
+        "Reading",
+        "unsynced_disks",
+    ),
+    "recovery": Guard(
+        "a broker that starts looks for messages after those that the index counts",
+        "broker.storage.segment_recovery",
+        "    index = _scan_file(path, size, files)\n    stored = stored_index(path)\n",
+        "    index = stored_index(path) or _scan_file(path, size, files)\n    stored = None\n",
+        "Booking",
+        "synced_disks",
     ),
 }
 

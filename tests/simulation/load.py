@@ -43,10 +43,12 @@ class Report:
     Attributes:
         recovered: for each program, the seconds after the last fault until it lacked nothing.
         published: how many orders were acked.
+        excused: how many of these need not be there, as servers have lost them.
     """
 
     recovered: dict[str, float] = field(default_factory=dict)
     published: int = 0
+    excused: int = 0
 
 
 def drawn_programs(seed: int, *, sturdy: bool) -> Sequence[type[Program]]:
@@ -131,7 +133,9 @@ class Load:
             assert not unfounded, f"told that logs were cut which were not: {unfounded}"
             self.report.published = len(self.orders.acked)
             # Processes that were killed have left some unread; "at the end" all was read.
-            history = excuse(self.orders.history, self.orders.losses.excused(STREAM))
+            excused = self.orders.losses.excused(STREAM)
+            self.report.excused = len(excused & self.orders.acked)
+            history = excuse(self.orders.history, excused)
             check_history(history).raise_for_defects(allow_unread=True)
             for program, error in self._suspect:
                 if not self.is_excused(program):
@@ -152,7 +156,7 @@ class Load:
     def _start(self, program: Program) -> None:
         """Start the processes of a program, each of which is started again when it ends."""
         named = expected = may_end_with = program.may_end_with + self._may_end_with
-        if self.world.flaws.cuts_committed:
+        if self.orders.losses.are_excused:
             expected = may_end_with = (*named, StreamReset)
             if self._relies_on_records(program):
                 may_end_with = (Exception,)

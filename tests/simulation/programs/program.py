@@ -17,7 +17,6 @@ from liftbridge_aio import (
     RequestTimeout,
     StreamOptions,
 )
-from liftbridge_aio.broker import Flaws
 from liftbridge_aio.groups.core.group_plan import OnReset
 from liftbridge_aio.queue import Delivery, Queue
 from liftbridge_aio.testing import History
@@ -39,10 +38,6 @@ class Surroundings(Protocol):
         """Decides what programs leave to chance."""
 
     @property
-    def flaws(self) -> Flaws:
-        """What brokers may do wrong."""
-
-    @property
     def now(self) -> float:
         """The time in seconds."""
 
@@ -62,6 +57,10 @@ class Surroundings(Protocol):
 
 class Losses(Protocol):
     """What servers have lost of what they had stored."""
+
+    @property
+    def are_excused(self) -> bool:
+        """Whether servers may lose what they had acked."""
 
     @property
     def places(self) -> Collection[tuple[str, int]]:
@@ -102,10 +101,10 @@ class Orders:
         self.is_over = False
         self.losses = losses
 
-    @property
-    def owed(self) -> set[bytes]:
-        """The values that were acked, but for those that servers have lost."""
-        return self.acked - self.losses.excused(STREAM)
+    def unseen(self, seen: Collection[bytes]) -> set[bytes]:
+        """Return the values that were acked and not seen, but for those that servers have lost."""
+        unseen = self.acked.difference(seen)
+        return unseen - self.losses.excused(STREAM) if unseen else unseen
 
 
 class Program:
@@ -142,12 +141,12 @@ class Program:
     def missing(self) -> Collection[bytes]:
         """Return what it must have seen by now and has not, and hosts whose member is out."""
         out = (host for host, each in self.members.items() if each.state is not GroupState.STABLE)
-        return {*(self.orders.owed - self.seen.keys()), *map(str.encode, out)}
+        return {*self.orders.unseen(self.seen), *map(str.encode, out)}
 
     @property
     def on_reset(self) -> OnReset:
         """What members do if a log has lost what they had read."""
-        return "start" if self.world.flaws.cuts_committed else "error"
+        return "start" if self.orders.losses.are_excused else "error"
 
     async def judge(self, client: Client) -> None:
         """Check what it has seen, and what it has left in the servers."""
