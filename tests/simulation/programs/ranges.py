@@ -86,8 +86,10 @@ class Range(NamedTuple):
         begins_right = {
             "earliest": offsets[:1] in ([], [0]),
             "offset": offsets[:1] in ([], [self.since.offset]),
+            # Of messages of one instant, servers may find the first in the next segment.
             "time": not found
-            or (offsets[0] <= self.since.offset and found[0].timestamp >= self.since.time),
+            or found[0].timestamp == self.since.time
+            or (offsets[0] <= self.since.offset and found[0].timestamp > self.since.time),
         }
         ends_right = {
             "offset": offsets[-1:] == [self.newest.offset + BEYOND],
