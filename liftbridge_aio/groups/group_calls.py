@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from liftbridge_aio._core.status import (
@@ -86,14 +87,7 @@ class GroupCalls:
         try:
             return await self._made(call, limit)
         except CallFailure as failure:
-            why = group_refusal(failure)
-            if why is GroupRefusal.NO_STREAM and isinstance(call, Join) and call.again:
-                why = GroupRefusal.LOST  # a stream was deleted since it was looked up
-            return Refused(
-                why,
-                error_from(_NAMES[type(call)], failure),
-                unknown=failure.may_have_acted or failure.unanswered_by_raft,
-            )
+            return _refused(call, failure)
 
     async def _made(self, call: Call, limit: float) -> Answer:
         match call:
@@ -130,7 +124,13 @@ class GroupCalls:
         request = proto.JoinConsumerGroupRequest(
             group_id=self._group, consumer_id=call.consumer, streams=named
         )
-        reply = await self._any(JOIN_CONSUMER_GROUP, request)
+        try:
+            reply = await self._any(JOIN_CONSUMER_GROUP, request)
+        except CallFailure as failure:
+            refused = _refused(call, failure)
+            if call.again and refused.why is GroupRefusal.NO_STREAM:
+                refused = replace(refused, why=GroupRefusal.LOST)  # it was found just before
+            return replace(refused, found=bool(found))
         return Joined(
             reply.coordinator,
             reply.epoch,
@@ -205,6 +205,14 @@ class GroupCalls:
         self, address: str, rpc: Rpc[RequestT, ReplyT], request: RequestT, limit: float
     ) -> ReplyT:
         return await self._network.router.call_once(address, rpc, request, limit)
+
+
+def _refused(call: Call, failure: CallFailure) -> Refused:
+    return Refused(
+        group_refusal(failure),
+        error_from(_NAMES[type(call)], failure),
+        unknown=failure.may_have_acted or failure.unanswered_by_raft,
+    )
 
 
 def _creation_times(answer: Metadata) -> dict[str, int]:

@@ -260,6 +260,8 @@ class Membership:
 
     def _not_joined(self, now: float, answer: Refused) -> None:
         self._failures += 1
+        if answer.found:
+            self._missing_since = None
         if self.state is GroupState.LEAVING:
             if not (self._join_unknown or answer.unknown):
                 self._move(GroupState.LEFT)

@@ -109,6 +109,8 @@ class Refused:
     error: LiftbridgeError
     unknown: bool = False
     """True if the server may have executed it."""
+    found: bool = False
+    """True if a stream of the plan was found just before."""
 
 
 Answer: TypeAlias = Joined | Fetched | Located | Done | Refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -224,4 +225,13 @@ def test_a_group_that_was_missing_says_nothing_of_its_streams() -> None:
         member.answer(refused(GroupRefusal.NO_GROUP))
     while not isinstance(member.answer(refused(GroupRefusal.NO_STREAM)), Join):
         pass
+    assert member.core.has_streams
+
+
+def test_streams_that_one_broker_knows_are_not_deleted() -> None:
+    member = rejoined_with(CREATED)
+    member.answer(refused(GroupRefusal.NOT_A_MEMBER))
+    for _ in range(20):  # brokers that have just started know none
+        member.answer(refused(GroupRefusal.NO_STREAM))
+        member.answer(replace(refused(GroupRefusal.LOST), found=True))
     assert member.core.has_streams
