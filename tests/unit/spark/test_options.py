@@ -527,7 +527,7 @@ def test_the_clients_options_are_passed_on(spelling: str) -> None:
 @pytest.mark.parametrize("field", fields(ClientOptions))
 def test_each_option_of_the_client_is_passed_on_or_refused(field: Field[Any]) -> None:
     options = {"servers": "one", f"liftbridge.{field.name}": "1"}
-    if isinstance(field.default, bool | int | float):
+    if isinstance(field.default, bool | int | float) or field.name == "resubscribe_timeout":
         made = ConnectionOptions.parse(options).client_options()
         assert getattr(made, field.name) == 1
     elif field.name == "tls":
