@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
@@ -19,6 +20,7 @@ from .output import say, write_json
 from .running import DEMO, TABLES, discard, in_event_loop
 
 if TYPE_CHECKING:
+    from liftbridge_aio import Subscription
     from liftbridge_aio._client.client import Client
     from liftbridge_aio.model import Ack
     from liftbridge_aio.testing import FaultProxy, History
@@ -87,9 +89,11 @@ async def demo(
         )
         async with Client(proxy.address, options=options) as client:
             await client.create_stream(STREAM, partitions=PARTITIONS)
-            async with asyncio.TaskGroup() as tails:
+            async with AsyncExitStack() as stack, asyncio.TaskGroup() as tails:
                 for partition in range(PARTITIONS):
-                    tails.create_task(_tail(client, partition, history))
+                    tail = client.subscribe(STREAM, partition=partition, start=StartAt.earliest())
+                    await stack.enter_async_context(tail)
+                    tails.create_task(_record(tail, partition, history))
                 await _publish(client, proxy, messages, cuts, history)
                 for partition in range(PARTITIONS):
                     await client.publish(STREAM, b"", partition=partition)
@@ -167,9 +171,8 @@ async def _settle(
         history.acked(value, partition)
 
 
-async def _tail(client: Client, partition: int, history: History) -> None:
+async def _record(tail: Subscription, partition: int, history: History) -> None:
     """Record deliveries of a partition until an empty message ends it."""
-    tail = client.subscribe(STREAM, partition=partition, start=StartAt.earliest())
     async for message in tail:
         if not message.value:
             history.finished(partition)

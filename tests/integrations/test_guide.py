@@ -103,7 +103,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
         async with browse(events, seen[-1].last_event_id) as page:
             seen += await page.take(2)
             assert seen == [
-                Received("message", value.decode(), f"0:{number}{log}")
+                Received("message", value.decode(), f"{number}{log}")
                 for number, value in enumerate(values)
             ]
 
@@ -116,7 +116,7 @@ async def test_a_service_publishes_follows_resumes_and_loses_nothing_at_its_end(
                 followed = [event.last_event_id async for event in page]
                 assert await service.code() == ENDS_WITH[framework], service.log
                 await publishing
-    assert followed == [f"0:{offset}{log}" for offset in range(4, 4 + len(followed))]
+    assert followed == [f"{offset}{log}" for offset in range(4, 4 + len(followed))]
     found = await stored(client, stream_name)
     assert len(load.sent) > len(load.acked) + len(load.taken)  # some were on their way
     assert set(found) <= load.sent | set(values)
