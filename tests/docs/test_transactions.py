@@ -97,8 +97,8 @@ async def client(address: str) -> AsyncIterator[Client]:
 async def program(tmp_path: Path, address: str) -> AsyncIterator[Process]:
     """The loop of the page, with batches that are smaller and come sooner."""
     block, _ = [block for block in blocks(PAGE, "python") if block.setup == "transactions"]
-    assert "max=100, wait=0.5" in block.code
-    loop = block.code.replace("max=100, wait=0.5", "max=3, wait=0.01")
+    assert "max_size=100, wait=0.5" in block.code
+    loop = block.code.replace("max_size=100, wait=0.5", "max_size=3, wait=0.01")
     path = tmp_path / "invoicer.py"
     code = PROGRAM.format(loop=textwrap.indent(loop, " " * 8), address=address)
     path.write_text(code)
