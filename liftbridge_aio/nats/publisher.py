@@ -259,14 +259,17 @@ class NatsPublisher:
             ack_policy=policy,
             expected_offset=expected_offset,
         )
-        self._waiting[inbox] = publish = _Publish(place.stream, self._loop)
+        self._waiting[inbox] = publish = _Publish(place.subject, place.stream, self._loop)
         try:
             async with asyncio.timeout(timeout):
                 # The ack inbox is the reply subject too: there NATS tells that nobody listens.
                 await self._send(place, data, inbox)
                 outcome = await publish.outcome
         except TimeoutError:
-            outcome = AckTimeout(f"no ack within {timeout:g} s{self._excuse()}")
+            outcome = AckTimeout(
+                f"no ack from subject {place.subject!r} within {timeout:g} s: the leader may be"
+                f" gone, or the partition read-only{self._excuse()}"
+            )
         finally:
             del self._waiting[inbox]
         if isinstance(outcome, Ack):
@@ -389,8 +392,8 @@ class NatsPublisher:
         if arrived.headers is not None and arrived.headers.get("Status") == _NO_RESPONDERS:
             publish.settle(
                 NobodyListens(
-                    "nobody listens on the subject: no stream has it, or its partition is paused"
-                    " or without a leader"
+                    f"nobody listens on subject {publish.subject!r}: no stream has it, or its"
+                    " partition is paused or without a leader"
                 )
             )
             return
@@ -423,7 +426,10 @@ class NatsPublisher:
 class _Publish:
     """A publish that waits for its ack."""
 
-    def __init__(self, stream: str | None, loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(
+        self, subject: str, stream: str | None, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        self.subject = subject
         self.stream = stream
         """The stream whose ack counts; None: whichever comes first."""
         self.outcome: asyncio.Future[Ack | LiftbridgeError] = asyncio.Future(loop=loop)

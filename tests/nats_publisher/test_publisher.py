@@ -125,7 +125,7 @@ async def test_nobody_who_listens_is_told_at_once(
     nats_url: str, correlation_id: str | None
 ) -> None:
     async with NatsPublisher(nats_url, ack_timeout=60) as publisher:
-        with pytest.raises(NobodyListens) as raised:
+        with pytest.raises(NobodyListens, match=r"'nobody\.there'") as raised:
             await publisher.publish("nobody.there", b"", correlation_id=correlation_id)
     assert correlation_id in {None, raised.value.correlation_id}
 
